@@ -74,3 +74,26 @@ def test_a_patch_can_be_undone(tmp_path: Path) -> None:
     fusegen.patch(model, folder=tmp_path).undo()
     assert type(model) is nn.Sequential
     assert not any(KERNEL in vars(layer) for layer in model)
+
+
+def test_a_large_convolution_of_single_pixels_and_its_activation_have_a_kernel(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(1024, 512, 1), nn.LeakyReLU(0.2), nn.Conv2d(512, 8, 1), nn.LeakyReLU(0.2)
+    )
+    x = torch.randn(2, 1024, 2, 3).to(memory_format=torch.channels_last)
+    expected = model(x)
+    report = fusegen.patch(model, folder=tmp_path)
+    names = [("0", "conv1x1_leaky_relu"), ("2", "bias_leaky_relu")]
+    assert [(each.path, each.module) for each in report.replaced] == names
+    torch.testing.assert_close(model(x), expected, rtol=1e-4, atol=1e-5)
+    layer, given = model[0], []
+
+    def called(*arguments: Any) -> Any:
+        given.append(arguments)
+
+    kernels = vars(layer)[KERNEL].kernels
+    for name in ("multiplied", "linear_without_bias"):
+        setattr(kernels, name, called if name == "multiplied" else lambda *of: (layer(x), torch.zeros(())))
+    model(x)
+    assert given == [(layer, x, None, 0.2)]

@@ -610,7 +610,7 @@ def test_without_nvcc_only_a_library_that_is_there_is_loaded(
     monkeypatch.setattr(build.tools, "cuda_compiler", lambda name: compiler)
     monkeypatch.setattr(build.tools, "has_nvcc", lambda: compiler == "nvrtc")
 
-    def load(name: str, of: tuple[str, ...], content: str) -> bool:
+    def load(name: str, of: tuple[str, ...], *_: str) -> bool:
         asked.append(of)
         return False
 

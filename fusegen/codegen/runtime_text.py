@@ -32,6 +32,7 @@ ROWS = "KERNELS = Rows("  # in a module whose binding takes rows
 PARTS = "KERNELS = Parts("  # in one whose binding takes parts of whole tensors
 WINDOWS = "KERNELS = Windows("  # in one whose binding takes windows
 CHANNELS = "KERNELS = Channels("  # in one whose binding takes channels
+LAYERS = "KERNELS.linear(", "KERNELS.linear_without_bias("  # in one that calls the kernels of layers
 BINDINGS = {  # the headers of the stable binding, by what a module's text has that needs them
     "CPU_SOURCE": ("stable_abi.h",),
     BITMASK: ("stable_abi_bitmask.h",),
@@ -39,7 +40,7 @@ BINDINGS = {  # the headers of the stable binding, by what a module's text has t
     PARTS: ("stable_abi_parts.h",),
     CHANNELS: ("stable_abi_channels.h",),
     WINDOWS: ("stable_abi_windows.h",),
-    "KERNELS.linear(": ("stable_abi_product.h", "cuda/product_launch.cuh"),  # of linear_operator.py
+    **dict.fromkeys(LAYERS, ("stable_abi_product.h", "cuda/product_launch.cuh")),  # of linear_operator.py
     "KERNELS = Dropouts(": ("stable_abi_transposed.h", "cuda/drawn_mask.cuh"),  # of drawn.py
     '#include "cuda/channels_last.cuh"': ("stable_abi_transposed.h",),
     '#include "cuda/thin_launch.cuh"': ("stable_abi_convolved.h",),
@@ -96,6 +97,11 @@ def headers(
     instead = {f"nvrtc/{name.rpartition('/')[2]}" for name in found}
     found |= {name for name in instead if f"include/{name}" in files}
     return sorted(found.union(PROGRAM, CALL, SYSTEM if binding == "stable" else ()))
+
+
+def has_layer(module: str) -> bool:
+    """Return True if the text of a module calls the kernels of layers, which all modules share."""
+    return any(each in module for each in LAYERS)
 
 
 def python(files: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,9 @@ from enum import Enum
 from fusegen.core.layer_arguments import dimensions
 from fusegen.errors import Span
 
+CONVOLUTIONS = "Conv1d", "Conv2d", "Conv3d"
+FEW_CHANNELS = 16  # of an input, up to which a convolution may be a thin one
+OF_PIXELS = {"stride": 1, "padding": 0, "groups": 1, "padding_mode": "zeros"}
 Value = bool | int | float | str | None | tuple["Value", ...]
 Sizes = tuple[int, ...]
 
@@ -56,6 +59,19 @@ class Layer:
             return None
         channels = dict(self.given).get("out_channels")
         return (channels if isinstance(channels, int) else 1, *[1] * dimensions(self.kind))
+
+    @property
+    def is_of_pixels(self) -> bool:
+        """True for a convolution of single pixels that is not thin, as far as `init` tells."""
+        given, count = {"kernel_size": None, **OF_PIXELS, **dict(self.given)}, dimensions(self.kind)
+        alike = (given[name] in (value, (value,) * count) for name, value in OF_PIXELS.items())
+        few = given.get("in_channels") in range(FEW_CHANNELS + 1)
+        return (
+            self.kind in CONVOLUTIONS
+            and given["kernel_size"] in (1, (1,) * count)
+            and all(alike)
+            and not few
+        )
 
 
 class Kind(Enum):

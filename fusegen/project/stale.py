@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fusegen.codegen import runtime_text
+from fusegen.core.write import text_of
 from fusegen.errors import NotOwn, OtherRuntime, Span
 from fusegen.project import library_folder, loader
 from fusegen.project.outputs import Outputs
@@ -51,36 +53,48 @@ def loaded(folder: Outputs) -> Loaded:
     built: dict[str, set[str]] = defaultdict(set)
     ahead: dict[str, set[str]] = defaultdict(set)
     for path in unchanged:
-        kernels = loader.imported(path).KERNELS
-        runtime = type(kernels).__module__.rpartition(".")[0]
-        recipe, targets = (sys.modules[f"{runtime}.{name}"] for name in ("recipe", "targets"))
-        for kernel, device in _libraries(kernels):
-            of = "_".join((kernels.signature.namespace, kernel, device))
-            content = _contents(recipe, targets.wanted(device), kernels, (kernel, device))
+        for library in _libraries(path):
+            of, targets = "_".join((library.namespace, *library.of)), library.file("targets")
+            content = _contents(library)
             ahead[of].add(content[1])
-            if targets.here(device):  # else the builds are another machine's
+            if targets.here(library.of[1]):  # else the builds are another machine's
                 built[of].add(content[0])
     return Loaded(built, ahead)
 
 
-def _libraries(kernels: Any) -> Iterator[tuple[str, str]]:
-    """Yield the kernels of a module's libraries, each with its device."""
-    yield from ((kernel, device) for kernel, *_ in kernels.signature.kernels for device in DEVICES)
-    for source, kernel in (("convolution", "convolved"), ("product", "multiplied")):
-        if getattr(kernels.sources, source, None):  # which older runtimes have not
-            yield kernel, "cuda"
+@dataclass(frozen=True)
+class _Library:
+    """A library of a module, or of the layers that modules share."""
+
+    runtime: str  # the package of the runtime
+    namespace: str  # of the operators
+    texts: Any  # with their headers
+    of: tuple[str, str]  # the kernel and the device
+
+    def file(self, name: str) -> Any:
+        """Return a file of the runtime, as a module."""
+        return sys.modules[f"{self.runtime}.{name}"]
 
 
-def _contents(
-    recipe: Any,  # the module of that name of the runtime
-    wanted: tuple[str, ...],  # the targets of a build on first use
-    kernels: Any,  # of a module
-    of: tuple[str, str],  # the kernel and the device
-) -> tuple[str, str]:
-    """The digests of a kernel's library that is built on first use, and of one compiled ahead of time."""
-    namespace = kernels.signature.namespace
-    of_kernel = recipe.recipe_of(kernels.texts(), *of)
-    name = recipe.file_name(namespace, of, recipe.for_targets(of_kernel, of[1], wanted))
+def _libraries(path: Path) -> Iterator[_Library]:
+    """Yield the libraries that a module loads."""
+    kernels = loader.imported(path).KERNELS
+    runtime, sources = type(kernels).__module__.rpartition(".")[0], kernels.sources
+    several = [(kernel, device) for kernel, *_ in kernels.signature.kernels for device in DEVICES]
+    several += [(sources.joined, "cuda")] * bool(sources.joined)
+    yield from (_Library(runtime, kernels.signature.namespace, kernels.texts(), of) for of in several)
+    if runtime_text.has_layer(text_of(path)):
+        layer = sys.modules[f"{runtime}.linear_operator"]
+        texts = layer.texts_of_kernels()
+        yield from (_Library(runtime, layer.SPACE, texts, (kernel, "cuda")) for kernel in layer.KERNELS)
+
+
+def _contents(library: _Library) -> tuple[str, str]:
+    """The digests of a library that is built on first use, and of one compiled ahead of time."""
+    recipe, (_, device) = library.file("recipe"), library.of
+    of_kernel = recipe.recipe_of(library.texts, *library.of)
+    wanted = recipe.for_targets(of_kernel, device, library.file("targets").wanted(device))
+    name = recipe.file_name(library.namespace, library.of, wanted)
     return Path(name).stem.rpartition("_")[2], recipe.content_of(of_kernel)
 
 

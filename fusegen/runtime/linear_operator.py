@@ -20,6 +20,8 @@ from .shared import called_once
 from .sources import Texts, header
 
 NAME = "linear"
+SPACE = f"{NAMESPACE}_{NAME}"  # of the operators
+KERNELS = ("together", "apart")
 CHIP = (9, 0)  # whose products of warpgroups the kernels use
 LEAST = {  # from which the kernels were faster, their longer call included; at 2^30 products some were not
     "columns": 16,
@@ -61,7 +63,7 @@ class Linear:
 
     def __init__(self) -> None:
         # the namespace of PyTorch's operators; `layer` is that of a layer, with its gradient
-        self.operators = operators.space_of(self, f"{NAMESPACE}_{NAME}", _define)
+        self.operators = operators.space_of(self, SPACE, _define)
         self.layer = self.operators.linear.default
         # together, apart: the kernels
         self.together = self.operators.linear_together.default._op
@@ -112,7 +114,7 @@ def fits(x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]") 
 
 def is_worth(columns: int, weight: torch.Tensor) -> bool:
     """Return True from the sizes on where the kernels were faster."""
-    rows, terms = weight.shape
+    rows, terms = weight.shape[:2]
     if columns < LEAST["columns"] or rows < LEAST["rows"] or terms < LEAST["terms"]:
         return False
     return columns * rows * terms >= LEAST["products"] and max(columns, rows, terms) <= MOST
@@ -132,7 +134,7 @@ def has_chip(device: torch.device) -> bool:
     """Return True if a GPU has the instructions of the kernels, and these can be built or loaded."""
     of = kernels()
     known = torch.cuda.get_device_capability(device) == CHIP
-    return known and all(build.can_load(of, of.operators, kernel) for kernel in ("together", "apart"))
+    return known and all(build.can_load(of, of.operators, kernel) for kernel in KERNELS)
 
 
 def allows_less() -> bool:
@@ -145,7 +147,7 @@ def _define(of: Linear, space: Any) -> None:
     library = space._library
     define(library, "linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor")
     taken = "Tensor left, Tensor right, Tensor bias, Tensor largest, Tensor norm, Tensor(a!) OUT0"
-    for kernel in ("together", "apart"):
+    for kernel in KERNELS:
         define(library, f"linear_{kernel}({taken}) -> bool")
         loading = functools.partial(_first_use, of, space, kernel)
         library.impl(f"linear_{kernel}", loading, "CompositeExplicitAutograd")

@@ -28,7 +28,7 @@ CONVOLVED = (
     "exact. The output of the convolution is never in memory."
 )
 MULTIPLIED = (
-    "The linear layer and the forward kernel as one, on sm_90 in float32, where no gradient is recorded "
+    "The {layer} and the forward kernel as one, on sm_90 in float32, where {where}no gradient is recorded "
     "and the layer is large: the function takes each sum, with its bias, before it is stored, and the "
     "result has the bits of the two. The output of the layer is never in memory."
 )
@@ -132,14 +132,22 @@ def _convolved(spec: Spec) -> str:
 
 def _linear(of: Planned) -> str | None:
     layer, method = of.spec.producer, of.plan.in_bits(Pass.FORWARD, Device.CUDA, 32)
-    if layer is None or layer.kind != "Linear":
-        return "there is no Linear right in front of the kernel"
+    if layer is None or not (layer.kind == "Linear" or layer.is_of_pixels):
+        return "there is no Linear and no 1 x 1 convolution right in front of the kernel"
     if of.spec.inputs[-1].split is not None:
         return "the kernel takes its output in halves"
     if of.spec.is_prepared:
         return "the kernel takes a mask or a view"
     known = isinstance(method, Formula | Piecewise | Segmented)
     return None if known else "no formula computes an element in float32"
+
+
+def _multiplied(spec: Spec) -> str:
+    if spec.producer is None or spec.producer.kind == "Linear":
+        return MULTIPLIED.format(layer="linear layer", where="")
+    return MULTIPLIED.format(
+        layer="1 x 1 convolution", where="the input is channels last, TF32 is not allowed, "
+    )
 
 
 ELEMENTWISE = Form(
@@ -185,13 +193,13 @@ THIN_CONVOLUTION = Form(
     sentence=_convolved,
 )
 LINEAR = Form(  # the runtime has its C++
-    "a linear layer with the forward pass behind it",
+    "a linear layer, or a 1 x 1 convolution, with the forward pass behind it",
     _linear,
     "",
     families=(),
     keyword="product=True",
     call="multiplied",
     needs_stable_abi=True,
-    sentence=lambda _: MULTIPLIED,
+    sentence=_multiplied,
 )
 FORMS = (ELEMENTWISE, BROADCAST, BITMASK, CHANNELS_LAST, THIN_CONVOLUTION, LINEAR)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fusegen.core.constructor import Layer
+from fusegen.core.constructor import FEW_CHANNELS, Layer
 from fusegen.core.spec import Spec
 
-MOST_CHANNELS, MOST_KERNEL, STRIDES = 16, 7, (1, 2)
+MOST_CHANNELS, MOST_KERNEL, STRIDES = FEW_CHANNELS, 7, (1, 2)
 MOST_WORTH = 16, 200  # input channels, and terms of a sum, up to which one kernel is faster
 LEAST_WORTH = 32, 2**22  # columns and elements of an output, from which it is
 DEFAULTS = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "padding_mode": "zeros"}

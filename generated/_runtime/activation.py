@@ -120,7 +120,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
                 setattr(self, kernel, self._kernel(kernel))
             self.with_bitmask, self.in_place_with_bitmask = bitmask.forward(self), bitmask.in_place(self)
         self.without_bias = producers.for_kernels(self)
-        self.linear = linear.for_kernels(self)
+        self.linear, self.linear_without_bias = linear.for_kernels(self)
         if sources.convolution:
             self.convolution = getattr(self.operators, f"{self.name}_convolution").default
             self.convolution_forward = self._kernel("convolution_forward")

@@ -163,8 +163,9 @@ def can_load(kernels: Any, operators: Any, kernel: str) -> bool:
     """True if there is a library of a kernel for CUDA, which it then loads, or an nvcc that builds one."""
     if tools.cuda_compiler(kernels.name) == "nvcc" and tools.has_nvcc():
         return True
-    recipe = recipe_of(kernels.texts(), kernel, "cuda")
-    return prebuilt.load(kernels.name, (operators.name, kernel, "cuda"), content_of(recipe))
+    content = content_of(recipe_of(kernels.texts(), kernel, "cuda"))
+    instead = "PyTorch runs in its place, since there is no nvcc"
+    return prebuilt.load(kernels.name, (operators.name, kernel, "cuda"), content, instead)
 
 
 def _build(several: "Sequence[Wanted]") -> None:

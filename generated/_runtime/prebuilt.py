@@ -49,13 +49,16 @@ def folders() -> "Iterator[pathlib.Path]":
         yield pathlib.Path(place).parent.parent / FOLDER
 
 
-def load(module: str, of: "Tuple[str, str, str]", content: str) -> bool:
+def load(
+    module: str, of: "Tuple[str, str, str]", content: str, instead: str = "the kernel is built here"
+) -> bool:
     """Loads the library of a kernel if there is one that runs here; says in a warning why others do not.
 
     Args:
         module: its name.
         of: the namespace of the operators, the kernel and the device.
         content: the digest of what it has to be built from.
+        instead: what happens where others do not.
     """
     present = targets.here(of[-1])
     reasons: "Dict[str, str]" = {}
@@ -66,9 +69,7 @@ def load(module: str, of: "Tuple[str, str, str]", content: str) -> bool:
         damaged = "it is damaged, renamed or writable by others"
         reasons[str(path)] = reason or f"{damaged}, or does not load in PyTorch {torch.__version__}"
     for path_, reason in reasons.items():
-        logging.getLogger("fusegen").warning(
-            "%s: %s is not used: %s; the kernel is built here", module, path_, reason
-        )
+        logging.getLogger("fusegen").warning("%s: %s is not used: %s; %s", module, path_, reason, instead)
     return False
 
 

@@ -21,14 +21,16 @@ def layer_lines(spec: Spec) -> list[str]:
     """Return the lines that run the layers; the last one leaves its bias to the kernel."""
     first = spec.inputs[0].name
     layers = spec.producers
-    called = {"Linear": f"KERNELS.linear(self.{{}}, {first})"}
+    called = ["KERNELS.linear" if of.kind == "Linear" or of.is_of_pixels else "" for of in layers]
     lines = [
-        f"{first} = {called.get(of.kind, f'self.{{}}({first})').format(of.attribute)}" for of in layers
+        f"{first} = {call}(self.{of.attribute}, {first})"
+        if call
+        else f"{first} = self.{of.attribute}({first})"
+        for call, of in zip(called, layers, strict=True)
     ]
     if spec.bias:
-        lines[-1] = (
-            f"{first}, {spec.bias.name} = KERNELS.without_bias(self.{layers[-1].attribute}, {first})"
-        )
+        call = "linear_without_bias" if called[-1] else "without_bias"
+        lines[-1] = f"{first}, {spec.bias.name} = KERNELS.{call}(self.{layers[-1].attribute}, {first})"
     return lines
 
 

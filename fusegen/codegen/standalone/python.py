@@ -93,7 +93,7 @@ class _Without(ast.NodeTransformer):
             node.args = [a for a in node.args if ast.unparse(a) != "self.inplace"]
         elif called in ("KERNELS.along", "KERNELS.mask"):
             node.func, node.args = ast.Name(called.removeprefix("KERNELS.")), node.args[1:]
-        elif called == "KERNELS.without_bias":
+        elif called in ("KERNELS.without_bias", "KERNELS.linear_without_bias"):
             node.func = ast.Name("without_bias")
         elif called == "KERNELS.linear":
             node.func, node.args = node.args[0], node.args[1:]

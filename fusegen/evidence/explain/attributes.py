@@ -54,13 +54,15 @@ def held(spec: Spec) -> Iterator[Row]:
 
 
 def in_front(spec: Spec, forms: Collection[Form]) -> Iterator[str]:
-    """Yield the sentences on a Linear or a Conv2d in front of the kernel on CUDA."""
-    layer = spec.producer
-    if layer is not None and layer.kind == "Linear":
-        yield LINEAR.sentence(spec) if LINEAR in forms else TWO.format(layer.attribute)
-    if layer is None or layer.kind != "Conv2d":
+    """Yield the sentences on a Linear or a convolution in front of the kernel on CUDA."""
+    layer, found = spec.producer, thin(spec) if THIN_CONVOLUTION in forms else None
+    if layer is None:
         return
-    found = thin(spec) if THIN_CONVOLUTION in forms else None
+    if layer.kind == "Linear" or layer.is_of_pixels:
+        yield LINEAR.sentence(spec) if LINEAR in forms else TWO.format(layer.attribute)
+        return
+    if layer.kind != "Conv2d":
+        return
     if found is None:
         yield APART.format(layer.attribute, obstacle(spec) or NOT_IN_FLOAT)
         return

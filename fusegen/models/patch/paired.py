@@ -63,10 +63,12 @@ class Kernel:
             y = self.kernels.linear(layer, x)
             out = self.kernels.reused(layer, y)
             return self.kernels.call(y, *numbers, out=out)
-        both = self.kernels.convolved(layer, x, None, *numbers)
+        is_product = self.kernels.sources.product  # of single pixels
+        run = self.kernels.multiplied if is_product else self.kernels.convolved
+        both = run(layer, x, None, *numbers)
         if both is not None:
             return both
-        y, bias = self.kernels.without_bias(layer, x)
+        y, bias = (self.kernels.linear_without_bias if is_product else self.kernels.without_bias)(layer, x)
         out = self.kernels.reused(layer, y, bias)
         return self.kernels.call(y, bias, *numbers, out=out)
 

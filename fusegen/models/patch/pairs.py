@@ -2,7 +2,7 @@
 
 PyTorch adds the bias of a convolution on CUDA in a pass of its own over the output. The kernel of a pair
 adds it, and writes over the output where no gradient is recorded. A convolution of few channels can be one
-kernel with the activation, and so can a large linear layer in float32.
+kernel with the activation, and so can a large linear layer, or convolution of single pixels, in float32.
 """
 
 import itertools
@@ -23,6 +23,7 @@ from fusegen.models.patch.paired import KERNEL, Kernel, Sequential, kernel_of
 from fusegen.models.reader.layer_calls import attributes
 from fusegen.project.loader import imported
 from fusegen.runtime.linear_operator import MOST, is_worth
+from fusegen.runtime.pixels import is_of_pixels
 from fusegen.runtime.producers import leaves_bias
 from fusegen.schedule.thin_convolution import Thin, obstacle_of, sized
 
@@ -41,6 +42,10 @@ layers: [conv: "Conv2d({of.channels}, 64, {of.kernel})"]"""  # a call knows the 
 LINEAR = """\
 inputs: {x: {shape: [1024, 1024], fill: randn}}
 layers: [linear: "Linear(1024, 1024)"]"""  # a call knows the sizes
+
+POINTWISE = """\
+inputs: {x: {shape: [16, 1024, 8, 8], fill: randn}}
+layers: [conv: "Conv2d(1024, 1024, 1)"]"""
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,9 @@ class Pair:
         """The name of the kernel."""
         of = self.thin
         front = "bias" if of is None else f"conv{of.kernel[0]}x{of.kernel[1]}_{of.channels}"
-        return f"{'linear' if type(self.layer) is nn.Linear else front}_{self.of.name}"
+        if _is_large(self.layer):
+            front = "linear" if type(self.layer) is nn.Linear else "conv1x1"
+        return f"{front}_{self.of.name}"
 
     @property
     def plain(self) -> Plain:
@@ -102,10 +109,11 @@ def pairs(model: nn.Module) -> Iterator[Pair]:
 
 
 def _is_large(layer: nn.Module) -> bool:
-    """Return True if the kernels of linear layers compute a layer, for inputs of enough rows."""
-    if not isinstance(layer, nn.Linear) or type(layer) is not nn.Linear:
+    """Return True if the kernels of linear layers compute a layer, for inputs of enough rows or pixels."""
+    if type(layer) is not nn.Linear and not (is_of_pixels(layer) and leaves_bias(layer)):
         return False
-    return layer.weight.dtype == float32 and is_worth(MOST, layer.weight)
+    weight = layer.get_parameter("weight")
+    return weight.dtype == float32 and is_worth(MOST, weight)
 
 
 def _function(activation: nn.Module) -> Function | None:
@@ -141,6 +149,8 @@ def _spec(pair: Pair) -> str:
     front = ("the bias of a convolution", BIAS, "x + bias")
     if of is not None:
         front = (f"a convolution of {of.channels} channels", CONVOLUTION.format(of=of), "x")
+    if _is_large(pair.layer):
+        front = ("a convolution of single pixels", POINTWISE, "x")
     if type(pair.layer) is nn.Linear:
         front = ("a linear layer", LINEAR, "x")
     what, inputs, first = front
