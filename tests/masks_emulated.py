@@ -27,7 +27,7 @@ WORD = 2**32 - 1
 @cache
 def library() -> ctypes.CDLL:
     """The library of the CPU that g++ makes of the kernel's text."""
-    text = LAUNCH.sub(r"emulate(\1, \2, ", f'#include "cuda_emulation.h"\n{drawn.texts_of_kernel().cuda}')
+    text = LAUNCH.sub(r"emulate(\1, \2, ", f'#include "cuda_emulation.h"\n{drawn.texts_of_kernels().cuda}')
     made = ctypes.CDLL(str(compiler.library(text, ["-O1", *FLAGS, *SANITIZER])))
     State.in_dll(made, "emulation").chip = 90
     made.mask_drawn_launch.restype = ctypes.c_char_p
@@ -37,7 +37,7 @@ def library() -> ctypes.CDLL:
 def bound(folder: Path) -> None:
     """Build and load the kernel's library, which registers the operator, here for the CPU."""
     of = drawn.kernels()
-    recipe = recipe_of(of.texts(), drawn.KERNEL, "cuda")
+    recipe = recipe_of(of.texts(), *drawn.KERNELS, "cuda")
     names = library_names.definition(of.operators.name, of.name)
     binding = "\n".join(each for each in recipe["cpp_sources"] if "ON_CUDA" not in each[:20])
     kernel = LAUNCH.sub(r"emulate(\1, \2, ", "\n".join(recipe["cuda_sources"]))

@@ -286,7 +286,7 @@ def test_an_operator_writes_masks_in_the_order_of_their_memory(
         assert torch.equal(mask.as_strided((like.numel(),), (1,)), expected)
     with pytest.raises(RuntimeError, match="mask: expected a mask in float32, float16 or bfloat16"):
         operator(mask.double(), *masks.scalars_of(place, 0.4), mask.double())
-    assert builds._is_loaded(of, of.operators, masks.KERNEL, "cpu")
+    assert builds._is_loaded(of, of.operators, *masks.KERNELS, "cpu")
 
 
 def test_a_kernel_refuses_other_masks() -> None:
@@ -472,7 +472,7 @@ def test_the_kernels_of_cuda_read_the_mask(tmp_path: Path, modules: dict[str, Mo
 @pytest.mark.full
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 def test_nvcc_compiles_it(tmp_path: Path, modules: dict[str, ModuleType]) -> None:
-    for name, text in (("added", modules["added"].CUDA_TEXT), ("mask", masks.texts_of_kernel().cuda)):
+    for name, text in (("added", modules["added"].CUDA_TEXT), ("mask", masks.texts_of_kernels().cuda)):
         nvcc(tmp_path, name, text, *CUDA_FLAGS, "-ptx", "-arch=compute_90")
 
 

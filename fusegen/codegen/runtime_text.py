@@ -33,6 +33,8 @@ PARTS = "KERNELS = Parts("  # in one whose binding takes parts of whole tensors
 WINDOWS = "KERNELS = Windows("  # in one whose binding takes windows
 CHANNELS = "KERNELS = Channels("  # in one whose binding takes channels
 LAYERS = "KERNELS.linear(", "KERNELS.linear_without_bias("  # in one that calls the kernels of layers
+DROPOUTS = "KERNELS = Dropouts("  # in one that has masks drawn
+SHARED = {"linear_operator": LAYERS, "drawn": (DROPOUTS,)}  # files whose kernels modules share
 BINDINGS = {  # the headers of the stable binding, by what a module's text has that needs them
     "CPU_SOURCE": ("stable_abi.h",),
     BITMASK: ("stable_abi_bitmask.h",),
@@ -41,7 +43,7 @@ BINDINGS = {  # the headers of the stable binding, by what a module's text has t
     CHANNELS: ("stable_abi_channels.h",),
     WINDOWS: ("stable_abi_windows.h",),
     **dict.fromkeys(LAYERS, ("stable_abi_product.h", "cuda/product_launch.cuh")),  # of linear_operator.py
-    "KERNELS = Dropouts(": ("stable_abi_transposed.h", "cuda/drawn_mask.cuh"),  # of drawn.py
+    DROPOUTS: ("stable_abi_transposed.h", "cuda/drawn_mask.cuh"),  # of drawn.py
     '#include "cuda/channels_last.cuh"': ("stable_abi_transposed.h",),
     '#include "cuda/thin_launch.cuh"': ("stable_abi_convolved.h",),
     "product=True": ("stable_abi_multiplied.h", "cuda/product_behind.cuh"),
@@ -99,9 +101,9 @@ def headers(
     return sorted(found.union(PROGRAM, CALL, SYSTEM if binding == "stable" else ()))
 
 
-def has_layer(module: str) -> bool:
-    """Return True if the text of a module calls the kernels of layers, which all modules share."""
-    return any(each in module for each in LAYERS)
+def shared_by(module: str) -> list[str]:
+    """Return the files of a runtime whose kernels, which modules share, the text of a module calls."""
+    return [name for name, calls in SHARED.items() if any(each in module for each in calls)]
 
 
 def python(files: Mapping[str, str]) -> dict[str, str]:

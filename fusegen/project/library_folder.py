@@ -15,13 +15,13 @@ from fusegen.errors import NoBuildFolder, Span
 LIBRARIES, VARIABLE, NO_LIBRARIES = "_libraries", "FUSEGEN_LIBRARIES", "none"
 DIGEST = "[0-9a-f]{16}"
 _PASS = "(forward|backward|convolved|multiplied)_(cpu|cuda)"
-_LAYER = "(together|apart)_cuda"  # kernels of layers, which modules share
-_NAMED = rf"[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_{_PASS}|[a-z]\w*_linear(_{DIGEST})?_{_LAYER}"
+_SHARED = "(together|apart|drawn_out)_cuda"  # kernels that modules share: of layers, and of masks
+_NAMED = rf"[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_{_PASS}|[a-z]\w*_(linear|mask)(_{DIGEST})?_{_SHARED}"
 _OF = rf"(?P<of>{_NAMED})"
 _CONTENT = rf"(?P<content>{DIGEST})"
 KERNEL = re.compile(f"{_OF}_{_CONTENT}")  # of a library built on first use
 AHEAD = re.compile(rf"{_OF}_\w+_{_CONTENT}")  # of a library compiled ahead of time, with its targets
-ALIKE = re.compile(f"({_PASS}|{_LAYER})_{DIGEST}")  # of the lock of libraries that differ in names only
+ALIKE = re.compile(f"({_PASS}|{_SHARED})_{DIGEST}")  # of the lock of libraries that differ in names only
 PROGRAM = re.compile(
     rf"([a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_)?(forward|backward)_\w+_(strided|dense)_sm\d+_{DIGEST}"
 )  # of machine code that NVRTC made; older runtimes have the names in it

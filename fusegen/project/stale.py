@@ -64,7 +64,7 @@ def loaded(folder: Outputs) -> Loaded:
 
 @dataclass(frozen=True)
 class _Library:
-    """A library of a module, or of the layers that modules share."""
+    """A library of a module, or of kernels that modules share."""
 
     runtime: str  # the package of the runtime
     namespace: str  # of the operators
@@ -83,10 +83,10 @@ def _libraries(path: Path) -> Iterator[_Library]:
     several = [(kernel, device) for kernel, *_ in kernels.signature.kernels for device in DEVICES]
     several += [(sources.joined, "cuda")] * bool(sources.joined)
     yield from (_Library(runtime, kernels.signature.namespace, kernels.texts(), of) for of in several)
-    if runtime_text.has_layer(text_of(path)):
-        layer = sys.modules[f"{runtime}.linear_operator"]
-        texts = layer.texts_of_kernels()
-        yield from (_Library(runtime, layer.SPACE, texts, (kernel, "cuda")) for kernel in layer.KERNELS)
+    for name in runtime_text.shared_by(text_of(path)):
+        shared = sys.modules[f"{runtime}.{name}"]
+        texts = shared.texts_of_kernels()
+        yield from (_Library(runtime, shared.SPACE, texts, (kernel, "cuda")) for kernel in shared.KERNELS)
 
 
 def _contents(library: _Library) -> tuple[str, str]:

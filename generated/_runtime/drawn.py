@@ -23,7 +23,10 @@ from .philox import Place, drawn_by, threads, threshold, width_of
 from .settings import NAMESPACE
 from .sources import Texts, header
 
-NAME, KERNEL = "mask", "drawn_out"
+NAME = "mask"
+SPACE = f"{NAMESPACE}_{NAME}"  # of the operators
+KERNELS = ("drawn_out",)
+CHIP = None  # the kernel runs on all
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # whose masks PyTorch's kernel draws four at a time
 MOST = 2**31 - 1  # elements
 WORD = 2**32 - 1
@@ -65,16 +68,16 @@ class Masks:
     name = NAME
 
     def __init__(self) -> None:
-        self.operators = operators.space_of(self, f"{NAMESPACE}_{NAME}", _define)
+        self.operators = operators.space_of(self, SPACE, _define)
         self.drawn = self.operators.mask_drawn_out.default._op
 
     def texts(self) -> Texts:
         """Return the sources with their headers in their places."""
-        return texts_of_kernel()
+        return texts_of_kernels()
 
 
 @functools.lru_cache(None)
-def texts_of_kernel() -> Texts:
+def texts_of_kernels() -> Texts:
     """Return the sources of the kernel with their headers in their places."""
     return Texts(NAME, inlined(BINDING, header), "", inlined(CUDA, header), "")
 
@@ -91,7 +94,7 @@ def _define(of: Masks, space: Any) -> None:
     define(space._library, f"mask_drawn_out(Tensor mask, {scalars}, Tensor(a!) OUT0) -> ()")
 
     def loading(*arguments: Any) -> None:
-        build.load(of, space, KERNEL, "cuda")
+        build.load(of, space, *KERNELS, "cuda")
         space.mask_drawn_out.default(*arguments)
 
     space._library.impl("mask_drawn_out", loading, "CompositeExplicitAutograd")
@@ -156,7 +159,7 @@ def widest(device: torch.device, dtype: torch.dtype) -> int:
     the two are equal; the generator is left as it was.
     """
     of = kernels()
-    known = flavour.PRODUCTS and not torch.version.hip and build.can_load(of, of.operators, KERNEL)
+    known = flavour.PRODUCTS and not torch.version.hip and build.can_load(of, of.operators, *KERNELS)
     if not known or not hasattr(torch.Generator, "get_offset"):
         return 0
     generator = torch.cuda.default_generators[device.index]

@@ -144,7 +144,7 @@ def _candidates(layer: nn.Module, calls: Calls) -> Iterator[Function]:
 
 
 def _is_same(layer: nn.Module, calls: Calls, size: list[int], dim: int, of: Function) -> bool:
-    """Tell if calls compute a function of rows, and its gradients, and lay the result as its kernel does."""
+    """Tell if calls compute a function of rows and its gradients, and lay the result as its kernel does."""
     draw = torch.Generator("cpu").manual_seed(0)
 
     def drawn(*sizes: int) -> Tensor:

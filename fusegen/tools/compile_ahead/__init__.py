@@ -13,7 +13,7 @@ from sys import modules as imported
 from types import ModuleType
 from typing import Any
 
-from fusegen.codegen.runtime_text import has_layer
+from fusegen.codegen.runtime_text import shared_by
 from fusegen.core.access import require_writable
 from fusegen.core.write import text_of
 from fusegen.errors import NoArchitecture, NoNvcc, NotAnArchitecture, Span
@@ -100,19 +100,19 @@ def every(
     several, chosen = tuple(modules), tuple(chosen)
     for kernels, (device, which) in product([one for each in several for one in _kernels(each)], chosen):
         yield from libraries(kernels, device, which, folder)
-    layers = {id(of): of for of in map(_layers, several) if of is not None}
-    for of, (device, which) in product(layers.values(), chosen):
+    shared = {id(of): of for each in several for of in _shared(each)}
+    for of, (device, which) in product(shared.values(), chosen):
         if device == "cuda" and any(runs_on(of.CHIP, target) for target in which):
-            yield from _of_layers(of, which, folder)
+            yield from _of_shared(of, which, folder)
 
 
-def runs_on(chip: tuple[int, int], target: str) -> bool:
-    """Return True if a target has machine code of its own for a chip."""
-    return target.removesuffix("ptx") == "{}{}".format(*chip)
+def runs_on(chip: tuple[int, int] | None, target: str) -> bool:
+    """Return True if a target has machine code of its own for a chip, or none is needed."""
+    return chip is None or target.removesuffix("ptx") == "{}{}".format(*chip)
 
 
-def _of_layers(of: ModuleType, chosen: tuple[str, ...], folder: Path) -> Iterator[Library]:
-    """Yield the libraries of layers, which the modules of a runtime share."""
+def _of_shared(of: ModuleType, chosen: tuple[str, ...], folder: Path) -> Iterator[Library]:
+    """Yield the libraries of kernels that the modules of a runtime share."""
     for kernel in of.KERNELS:
         built_from = recipe.recipe_of(of.texts_of_kernels(), kernel, "cuda")
         name = prebuilt.file_name((of.SPACE, kernel, "cuda"), chosen, recipe.content_of(built_from))
@@ -120,12 +120,10 @@ def _of_layers(of: ModuleType, chosen: tuple[str, ...], folder: Path) -> Iterato
         yield Library(of.NAME, folder / name, kernel, "cuda", built_from, of.SPACE)
 
 
-def _layers(module: ModuleType) -> ModuleType | None:
-    """Return the file of a module's runtime that has the kernels of layers, if the module calls them."""
-    if not has_layer(text_of(Path(str(module.__file__)))):
-        return None
-    [kernels, *_] = _kernels(module)
-    return imported[f"{type(kernels).__module__.rpartition('.')[0]}.linear_operator"]
+def _shared(module: ModuleType) -> list[ModuleType]:
+    """Return the files of a module's runtime whose kernels it shares with others."""
+    runtime = type(_kernels(module)[0]).__module__.rpartition(".")[0]
+    return [imported[f"{runtime}.{name}"] for name in shared_by(text_of(Path(str(module.__file__))))]
 
 
 def _kernels(module: ModuleType) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Libraries of linear layers compiled ahead of time: which there are, and what a runtime makes of them."""
+"""Libraries of kernels that modules share, compiled ahead of time: which there are, and who loads them."""
 
 import logging
 import zipfile
@@ -10,11 +10,12 @@ import torch
 from conftest import Workshop
 
 from fusegen.project import library_folder, outputs, stale, toolkit
-from fusegen.runtime import build, linear_operator, prebuilt, recipe, targets, tools
+from fusegen.runtime import build, drawn, linear_operator, prebuilt, recipe, targets, tools
 from fusegen.tools import compile_ahead
 from fusegen.tools.compile_ahead.shared_library import Library
 
 SPEC = "inputs: {x: {shape: [4, 8]}}\nlayers: [linear: 'Linear(8, 4)']\ndtypes: [float32]\nchain: [relu]\n"
+DROPPED = "inputs: {x: {}}\nparams: {p: 0.1}\nformula: dropout(x, p) * 2\n"
 DEVICE = torch.device("cuda", 0)
 CONTENTS = {  # by the kernel of a layer
     kernel: prebuilt.file_name(
@@ -36,6 +37,7 @@ def test_layers_have_libraries_for_the_chips_that_run_them(
     """A module without a layer in front has none."""
     workshop.spec("plain", "formula: x * 2\n")
     workshop.spec("pixels", "layers: [conv: 'Conv2d(32, 8, 1)']\nchain: [relu]\n")
+    workshop.spec("dropped", DROPPED)
     workshop.build("layered", SPEC)
     made: list[str] = []
 
@@ -45,22 +47,26 @@ def test_layers_have_libraries_for_the_chips_that_run_them(
 
     monkeypatch.setattr(compile_ahead, "compile_all", compiled)
     both = ["apart", "together"] * layers
-    for name, own in (("layered", both), ("pixels", both), ("plain", [])):
+    shared = {*linear_operator.KERNELS, *drawn.KERNELS}
+    for name, own in (("layered", both), ("pixels", both), ("plain", []), ("dropped", ["drawn_out"])):
         made.clear()
         workshop.done("compile", name, "--device", "cuda", "--arch", listed)
-        assert [each for each in made if each in linear_operator.KERNELS] == own
+        assert [each for each in made if each in shared] == own
 
 
 @pytest.mark.full
 @pytest.mark.skipif(toolkit.home() is None, reason="needs nvcc")
 def test_nvcc_compiles_what_the_runtime_asks_for(workshop: Workshop) -> None:
+    workshop.spec("dropped", DROPPED)
     workshop.build("layered", SPEC)
     printed = workshop.done("compile", "--device", "cuda", "--arch", "9.0", "--wheel", "my-kernels==1.0")
     names = {Path(line.split()[1]).name for line in printed.splitlines()}
     assert {*CONTENTS.values()} <= names
     [wheel] = (workshop.folder / "dist").iterdir()
     held = {f"my_kernels/_libraries/{name}" for name in CONTENTS.values()}
-    headers = {f"my_kernels/_runtime/include/{each}" for each in ("linear.h", "cuda/product_launch.cuh")}
+    needed = ("linear.h", "cuda/product_launch.cuh", "cuda/drawn_mask.cuh")
+    headers = {f"my_kernels/_runtime/include/{each}" for each in needed}
+    assert any("_mask_drawn_out_cuda_90_" in each for each in names)
     assert held | headers <= {*zipfile.ZipFile(wheel).namelist()}
 
 
@@ -115,9 +121,13 @@ def test_without_one_of_them_pytorchs_layer_runs(
 
 
 def test_clean_knows_the_libraries_of_layers(workshop: Workshop) -> None:
+    workshop.spec("dropped", DROPPED)
     workshop.build("layered", SPEC)
     ahead = stale.loaded(outputs.opened(Path("generated"), Path("specs"))).ahead
     for name in CONTENTS.values():
         found = library_folder.AHEAD.fullmatch(Path(name).stem)
         assert found is not None
         assert ahead[found["of"]] == {found["content"]}
+    masks = f"{drawn.SPACE}_drawn_out_cuda"
+    [content] = ahead[masks]
+    assert library_folder.AHEAD.fullmatch(f"{masks}_90_{content}")
