@@ -1,6 +1,6 @@
 """The text of the module of a spec with rows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fusegen.codegen import row_cpp, row_features
 from fusegen.codegen.emit.counts import TITLES
@@ -46,7 +46,7 @@ def context(of: CompiledRows, binding: Binding, parts: Mapping[str, str]) -> pyt
         **module_class.reduced(of, backward, _own_registration(of)),
         "counts": [_counted(of, which) for which in Pass],
         "gradient_arguments": ", ".join([*backward, *python.param_names(spec)]),
-        "eager_lines": row_statements(spec, of.eager, of.stored),
+        "eager_lines": row_statements(spec, of.eager, of.row_results),
         "doc": _doc(of),
         "runtime_class": RUNTIME_CLASSES[of.in_parts],
         **parts,
@@ -73,6 +73,7 @@ def _own_registration(of: CompiledRows) -> list[str]:
     own = [
         f"over={(over.first, over.count) if over.count else over.first}",
         *[f"results={len(of.spec.results)}"] * bool(of.spec.results),
+        *[f"row_results={of.row_results}"] * of.is_mixed,
         *["keeps=True"] * of.spec.over.keeps,
         *["elementwise=True"] * (not of.reduces),
         *[f'reduction="{"place" if of.finds else of.spec.reduction}"'] * (of.stored is not Level.ELEMENT),
@@ -90,10 +91,6 @@ def _own_registration(of: CompiledRows) -> list[str]:
 def _doc(of: CompiledRows) -> list[str]:
     spec = of.spec
     first = spec.inputs[0].name
-    is_row = of.stored is not Level.ELEMENT
-    result = "one value a row" if is_row else "of the shape of the tensors"
-    result += ", with the dimensions of the row, of size 1" * bool(spec.over and spec.over.keeps)
-    result = "an int64 a row" if of.finds else result
     row = _row(spec)
     dtypes = python.either(spec.dtypes)
     ignored = "ignore_index" if spec.reduction != "none" else "-100"
@@ -101,19 +98,13 @@ def _doc(of: CompiledRows) -> list[str]:
         f"Index: {each.name}, an int64 for each row of {each.index}; {ignored} picks none."
         for each in spec.indices
     ]
-    result = f"The result is {result}."
-    if spec.results:
-        names = " and ".join([", ".join(spec.results[:-1]), spec.results[-1]])
-        result = f"It returns {names}, {'one value a row each' if is_row else 'each of that shape'}."
-    if spec.reduction != "none":
-        result = f"The result is the {spec.reduction} of the values of rows."
     if spec.over and spec.over.is_part:
         return _doc_of_parts(spec)
     computed = COMPUTED[of.finds] if of.reduces else "rounded once"
     whose = f"whose rows are {row}" if of.reduces else "of any shape"
     equal = "a row do not depend on the other rows" if of.reduces else "an element do not depend on others"
     return [
-        f"Shape: {first} {whose}; the others broadcast to it. {result}",
+        f"Shape: {first} {whose}; the others broadcast to it. {_returned(of)}",
         *indices,
         f"Dtype: {dtypes}, {computed}; others by PyTorch's operations.",
         *[FOUND] * of.finds,
@@ -121,6 +112,29 @@ def _doc(of: CompiledRows) -> list[str]:
         f"Equal bits: those of {equal}, on their number or on the run.",
         "Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.",
     ]
+
+
+def _returned(of: CompiledRows) -> str:
+    """Return the sentence on what a function of rows returns."""
+    spec, is_row = of.spec, of.stored is not Level.ELEMENT
+    kept = ", with the dimensions of the row, of size 1" * bool(spec.over and spec.over.keeps)
+    if of.is_mixed:
+        of_rows = [spec.results[k] for k in of.row_results]
+        others = [name for name in spec.results if name not in of_rows]
+        value = f"one value a row{' each' * (len(of_rows) > 1)}"
+        return f"It returns {_listed(others)} of that shape, and {_listed(of_rows)}, {value}{kept}."
+    if spec.results:
+        how = f"one value a row each{kept}" if is_row else "each of that shape"
+        return f"It returns {_listed(spec.results)}, {how}."
+    if spec.reduction != "none":
+        return f"The result is the {spec.reduction} of the values of rows."
+    if of.finds:
+        return "The result is an int64 a row."
+    return f"The result is {'one value a row' if is_row else 'of the shape of the tensors'}{kept}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _doc_of_parts(spec: Spec) -> list[str]:
