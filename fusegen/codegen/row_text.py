@@ -19,6 +19,7 @@ RUNTIME_CLASSES = ("Rows", "Parts")
 DIGITS = 16  # of a digest in hexadecimal
 COMPUTED = ("rounded once, of sums in double", "compared in double")
 FOUND = "Equal elements: the first of them is found, and NaN before all others; no gradient passes."
+KEPT = ", with the dimensions of the row, of size 1"
 ORDER = "Order: one after the other on the CPU; of a thread's eight, of a warp, a block, a row on CUDA."
 
 
@@ -103,8 +104,9 @@ def _doc(of: CompiledRows) -> list[str]:
     computed = COMPUTED[of.finds] if of.reduces else "rounded once"
     whose = f"whose rows are {row}" if of.reduces else "of any shape"
     equal = "a row do not depend on the other rows" if of.reduces else "an element do not depend on others"
+    shape = f"Shape: {first} {whose}; the others broadcast to it."
     return [
-        f"Shape: {first} {whose}; the others broadcast to it. {_returned(of)}",
+        *([shape, _both_shapes(of)] if of.is_mixed else [f"{shape} {_returned(of)}"]),
         *indices,
         f"Dtype: {dtypes}, {computed}; others by PyTorch's operations.",
         *[FOUND] * of.finds,
@@ -116,13 +118,7 @@ def _doc(of: CompiledRows) -> list[str]:
 
 def _returned(of: CompiledRows) -> str:
     """Return the sentence on what a function of rows returns."""
-    spec, is_row = of.spec, of.stored is not Level.ELEMENT
-    kept = ", with the dimensions of the row, of size 1" * bool(spec.over and spec.over.keeps)
-    if of.is_mixed:
-        of_rows = [spec.results[k] for k in of.row_results]
-        others = [name for name in spec.results if name not in of_rows]
-        value = f"one value a row{' each' * (len(of_rows) > 1)}"
-        return f"It returns {_listed(others)} of that shape, and {_listed(of_rows)}, {value}{kept}."
+    spec, is_row, kept = of.spec, of.stored is not Level.ELEMENT, KEPT * _keeps(of)
     if spec.results:
         how = f"one value a row each{kept}" if is_row else "each of that shape"
         return f"It returns {_listed(spec.results)}, {how}."
@@ -131,6 +127,19 @@ def _returned(of: CompiledRows) -> str:
     if of.finds:
         return "The result is an int64 a row."
     return f"The result is {'one value a row' if is_row else 'of the shape of the tensors'}{kept}."
+
+
+def _both_shapes(of: CompiledRows) -> str:
+    """Return the line on results of which some are values of rows."""
+    results = of.spec.results
+    of_rows = [results[k] for k in of.row_results]
+    others = [name for name in results if name not in of_rows]
+    value = f"one value a row{' each' * (len(of_rows) > 1)}{KEPT * _keeps(of)}"
+    return f"Results: {_listed(others)} of that shape; {_listed(of_rows)}, {value}."
+
+
+def _keeps(of: CompiledRows) -> bool:
+    return bool(of.spec.over and of.spec.over.keeps)
 
 
 def _listed(names: Sequence[str]) -> str:
