@@ -72,7 +72,7 @@ class RowsText:
         found = [f"{device.family}/{header}{device.suffix}"]
         if device is Device.CPU:
             found += ["cpu/placed_rows.h"] * self.of.schedules.backward.is_placed
-            found += ["cpu/row_results.h"] * self.of.is_mixed
+            found += ["cpu/rows_with_results.h"] * self.of.is_mixed
         found += FAST if device.fast_types and self.is_fast else []
         phases = [phase for which in Pass for phase in self.of.kernels[which, device]]
         if any(self._falls(self.of.kernels[which, device]) for which in Pass):

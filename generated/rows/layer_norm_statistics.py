@@ -145,7 +145,7 @@ struct Backward : Rows<6, 3, 1, BackwardValues, Backward1, Backward2, Backward3>
 FUSEGEN_BROADCASTING_KERNELS(layer_norm_statistics)
 """
 CPU_SOURCE = r"""
-#include "cpu/row_results.h"
+#include "cpu/rows_with_results.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
