@@ -90,7 +90,7 @@ class RowsText:
         """Return the C++ of a pass: that of its phases once, where both devices have the same functions."""
         text, functor, made = PassText(), FUNCTORS[which], self.of.schedules[which]
         by_device = {device: self.of.kernels[which, device] for device in Device}
-        types = [f"{functor}{place + 1}" for place in range(len(made.phases))]
+        types = [f"{functor}{place}" for place, _ in enumerate(made.phases, not made.loads)]
         if self.of.finds and which is Pass.FORWARD:
             del types[1:]  # the place of an element is stored as it is
         names = ", ".join(made.values)
@@ -134,6 +134,8 @@ class RowsText:
         read = (*self.of.tensors(which), *made.scanned, PLACE)
         places = ", ".join(str(read.index(each)) for each in of.elements.inputs if each != PLACE)
         is_loop = bool(of.phase.folds) and not self.of.scans
+        if of.phase.loads:
+            return [f"struct {name} : LoadsRow<{values}> {{", f"  FUSEGEN_ROW({_row(of)})", "};"]
         if of.phase.scan:
             base = f"Scans<{values}, READS<{places}>, {of.phase.scan.cpp}>"
         elif of.phase.folds and self.of.scans:

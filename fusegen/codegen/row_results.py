@@ -1,6 +1,6 @@
-"""The C++ of results of two shapes: a phase of its own stores values of rows beside those of elements.
+"""The C++ of results of two shapes: phases of their own store values of rows, and load their gradients.
 
-Kernels take the tensors that it writes as inputs of which a row has one value; see row_results.h.
+Kernels take the tensors that are written as inputs of which a row has one value; see row_results.h.
 """
 
 from fusegen.codegen.printed import FUNCTORS
@@ -38,6 +38,7 @@ def named(of: CompiledRows, which: Pass) -> tuple[str, list[str]]:
     functor, made = FUNCTORS[which], of.schedules[which]
     if made.is_placed:
         return f"{functor}Rows", [f"using {functor} = Placed<{functor}Rows>;"]
-    if count := stored(of, which):
-        return f"{functor}Rows", [f"using {functor} = WithRowResults<{functor}Rows, {count}>;"]
+    count = stored(of, which)
+    if count or made.loads:
+        return f"{functor}Rows", [f"using {functor} = WithRowValues<{functor}Rows, {count}>;"]
     return functor, []

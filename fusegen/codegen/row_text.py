@@ -173,7 +173,7 @@ def _row(spec: Spec) -> str:
 
 
 def _counted(of: CompiledRows, which: Pass) -> str:
-    loops = sum(not phase.picks for phase in of.schedules[which].phases)
+    loops = sum(not (phase.picks or phase.loads) for phase in of.schedules[which].phases)
     loops -= of.found_forward * (which is Pass.BACKWARD)
     loops -= of.scans and loops > 1  # what is scanned, or found, is stored in the loop that does
     if not of.reduces:

@@ -115,7 +115,7 @@ def compiled_rows(spec: Spec, library: Library) -> CompiledRows:
         raise NoValuesKept(spec.span, found="the formula has a value for each element")
     backward = timed(f"{name}: derive", derive_rows, declared, stored, spec.results)
     backward = replace(backward, results=backward.results[: len(spec.tensors) - len(spec.indices)])
-    schedules = Both(simplified(spec, forward), simplified(spec, schedule(attached(backward), indices)))
+    schedules = Both(simplified(spec, forward), simplified(spec, _scheduled(backward, indices, stored)))
     return CompiledRows(spec, library, declared, eager, schedules, phase_kernels(name, schedules))
 
 
@@ -126,11 +126,23 @@ def phase_kernels(
     return {
         (which, device): tuple(
             _kernels(f"{name}_{which.value}{k}", phase, device)
-            for k, phase in enumerate(schedules[which].phases, 1)
+            for k, phase in enumerate(schedules[which].phases, not schedules[which].loads)
         )
         for which in Pass
         for device in Device
     }
+
+
+def _scheduled(backward: Program, indices: Sequence[str], stored: Sequence[Level]) -> Schedule:
+    """Return the phases of a gradient; of results of two shapes the first one reads those of rows."""
+    program = attached(backward)
+    made = schedule(program, indices)
+    of_rows = tuple(name for name, own in zip(program.inputs, stored, strict=False) if own is Level.ROW)
+    if made.is_placed or len(of_rows) in (0, len(stored)):
+        return made
+    made = schedule(program, indices, of_rows)
+    first, *others = made.phases
+    return replace(made, phases=(replace(first, folded=of_rows), *others))
 
 
 def _of_rows_last(

@@ -81,23 +81,28 @@ HOST_DEVICE void layer_norm_statistics_backward2(M grad_y, M x, M weight, OfRow<
   out[0] = mean_input;
   out[1] = grad_t3 * centred;
 }
-HOST_DEVICE void layer_norm_statistics_backward2_row(double row_sum1, double row_share, double eps, double row_sum3, double* out) {
+HOST_DEVICE void layer_norm_statistics_backward2_row(double row_sum1, double row_share, double eps, double grad_rstd, double row_sum2, double grad_mean, double row_sum3, double* out) {
   const double rstd = rsqrt(row_sum1 * row_share + eps);
   out[0] = rstd;
-  out[1] = cube(rstd);
-  out[2] = -(row_sum3 * rstd);
+  out[1] = -0.5 * (grad_rstd + row_sum2) * cube(rstd) * row_share;
+  out[2] = (grad_mean - row_sum3 * rstd) * row_share;
 }
 template <typename M>
-HOST_DEVICE void layer_norm_statistics_backward3(M grad_y, M grad_mean, M grad_rstd, M x, M weight, OfRow<M> mean, OfRow<M> rstd, OfRow<M> row_sum2, OfRow<M> of_row, OfRow<M> row_share, OfRow<M> of_row1, M* out) {
+HOST_DEVICE void layer_norm_statistics_backward3(M grad_y, M x, M weight, OfRow<M> mean, OfRow<M> rstd, OfRow<M> of_row, OfRow<M> of_row1, M* out) {
   const M centred = x - mean;
   const M grad_t3 = grad_y * weight;
-  const M grad_centred = grad_t3 * rstd + M(-0.5) * (grad_rstd + row_sum2) * of_row * row_share * (M(2) * centred);
-  out[0] = grad_centred + (grad_mean + of_row1) * row_share;
+  const M grad_centred = grad_t3 * rstd + of_row * (M(2) * centred);
+  out[0] = grad_centred + of_row1;
   out[1] = grad_y * (centred * rstd);
   out[2] = grad_y;
 }
 // The gradient reads the inputs, and computes the values of a row again.
-struct BackwardValues { double eps, row_share, row_sum, row_sum3, mean, row_sum1, row_sum2, rstd, of_row, of_row1; };
+struct BackwardValues { double eps, row_share, grad_mean, grad_rstd, row_sum, row_sum3, mean, row_sum1, row_sum2, rstd,
+    of_row, of_row1; };
+struct Backward0 : LoadsRow<BackwardValues> {
+  FUSEGEN_ROW(p.grad_mean = r[0];
+              p.grad_rstd = r[1])
+};
 struct Backward1 : Reduces<BackwardValues, READS<2, 3, 4>, Added, Added> {
   FUSEGEN_ELEMENT(layer_norm_statistics_backward1(in[2], in[3], in[4], out))
   FUSEGEN_ROW(p.row_sum = r[0];
@@ -110,16 +115,16 @@ struct Backward2 : Reduces<BackwardValues, READS<2, 3, 4>, Added, Added> {
   FUSEGEN_ROW(p.row_sum1 = r[0];
               p.row_sum2 = r[1];
               double made[3];
-              layer_norm_statistics_backward2_row(p.row_sum1, p.row_share, p.eps, p.row_sum3, made);
+              layer_norm_statistics_backward2_row(p.row_sum1, p.row_share, p.eps, p.grad_rstd, p.row_sum2, p.grad_mean, p.row_sum3, made);
               p.rstd = made[0];
               p.of_row = made[1];
               p.of_row1 = made[2])
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.rstd = from.rstd; p.of_row = from.of_row; p.of_row1 = from.of_row1)
 };
-struct Backward3 : Stores<BackwardValues, READS<2, 0, 1, 3, 4>, 3> {
+struct Backward3 : Stores<BackwardValues, READS<2, 3, 4>, 3> {
   static constexpr bool CANCELS = true;
   static constexpr bool WATCHES = true;
-  FUSEGEN_ELEMENT(layer_norm_statistics_backward3(in[2], in[0], in[1], in[3], in[4], p.mean, p.rstd, p.row_sum2, p.of_row, p.row_share, p.of_row1, out))
+  FUSEGEN_ELEMENT(layer_norm_statistics_backward3(in[2], in[3], in[4], p.mean, p.rstd, p.of_row, p.of_row1, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -133,14 +138,15 @@ struct ForwardRows : Rows<5, 1, 1, ForwardValues, Forward1, Forward2, ForwardRes
   static constexpr unsigned OF_FEATURES = 6;
   static constexpr unsigned OF_ROW = 24;
 };
-using Forward = WithRowResults<ForwardRows, 2>;
-struct Backward : Rows<6, 3, 1, BackwardValues, Backward1, Backward2, Backward3> {
+using Forward = WithRowValues<ForwardRows, 2>;
+struct BackwardRows : Rows<6, 3, 1, BackwardValues, Backward0, Backward1, Backward2, Backward3> {
   FUSEGEN_VALUES(p.eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 48;
   static constexpr unsigned FEATURES = 6;
   static constexpr unsigned OF_ROW = 3;
 };
+using Backward = WithRowValues<BackwardRows, 0>;
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(layer_norm_statistics)
 """
@@ -155,14 +161,15 @@ struct ForwardRows : Rows<5, 1, 1, ForwardValues, Forward1, Forward2, ForwardRes
   static constexpr unsigned OF_FEATURES = 6;
   static constexpr unsigned OF_ROW = 24;
 };
-using Forward = WithRowResults<ForwardRows, 2>;
-struct Backward : Rows<6, 3, 1, BackwardValues, Backward1, Backward2, Backward3> {
+using Forward = WithRowValues<ForwardRows, 2>;
+struct BackwardRows : Rows<6, 3, 1, BackwardValues, Backward0, Backward1, Backward2, Backward3> {
   FUSEGEN_VALUES(p.eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 48;
   static constexpr unsigned FEATURES = 6;
   static constexpr unsigned OF_ROW = 3;
 };
+using Backward = WithRowValues<BackwardRows, 0>;
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(layer_norm_statistics)
 """
