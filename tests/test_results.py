@@ -303,6 +303,19 @@ def test_cuda_kernels_emulated(
         assert_near(own.reshape(other.shape), other, 32)
 
 
+@pytest.mark.few(1)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_that_lie_apart_have_their_bits_emulated(
+    modules: Callable[[str], ModuleType], dtype: torch.dtype
+) -> None:
+    kernels = emulated(modules("shifted_of_channels"))
+    apart = [t.detach().movedim(1, -1) for t in drawn("shifted_of_channels", (2, 16, 50), dtype)]
+    together = [t.contiguous() for t in apart]
+    values = [kernels.values(laid) for laid in (apart, together)]
+    slopes = [kernels.backward([*values[1], *laid]) for laid in (apart, together)]
+    assert all(map(torch.equal, values[0] + slopes[0], values[1] + slopes[1]))
+
+
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["add_rms_norm", "moments", "layer_norm_statistics"])
