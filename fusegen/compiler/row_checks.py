@@ -1,4 +1,4 @@
-"""What the kernels of rows and of channels compute of a formula, and the refusals of the rest."""
+"""Refusals of formulas that no kernel of rows or of channels computes."""
 
 from collections.abc import Collection
 
