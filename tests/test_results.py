@@ -388,3 +388,12 @@ def test_commands_name_the_results(workshop: Workshop) -> None:
         text = workshop.run(*words).output
         assert "hidden" in text
         assert "cell" in text
+
+
+def test_explain_names_what_is_stored_once_a_row(workshop: Workshop) -> None:
+    path = "specs/rows/layer_norm_statistics.yaml"
+    workshop.file("specs/layer_norm_statistics.yaml", (ROOT / path).read_bytes())
+    forward, gradient = workshop.run("explain", "layer_norm_statistics").output.split("Gradient\n")
+    assert "Stored once a row: mean, rstd" in forward
+    assert "Loop 3" in gradient
+    assert "Loop 4" not in gradient
