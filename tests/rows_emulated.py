@@ -36,7 +36,9 @@ class Rows:
     name: str  # in the names of its functions
     inputs: int  # the number of inputs of the forward kernel, without an index
     params: int  # the number of scalars
-    once_a_row: bool  # whether a result is a value of a row, which has a last dimension of size 1 here
+    row_results: tuple[
+        int, ...
+    ]  # those that are values of rows, which have a last dimension of size 1 here
     by_channel: bool  # whether neighbours in a row share values of weights
     stored: torch.dtype | None  # the dtype of values of rows; none where it is that of the tensors
     results: int = 1  # the number of results, which have an incoming gradient each
@@ -63,12 +65,17 @@ class Rows:
         forward, sums = function == "forward_launch", function == "backward_reduce"
         whole = tensors[0] if forward else tensors[self.results]
         likes = tensors[self.results : self.results + count] if sums else [whole] * count
-        if forward and self.once_a_row:
-            likes = [whole[..., :1]] * count
+        if forward:
+            likes = [whole[..., :1] if k in self.row_results else whole for k in range(count)]
         made = [torch.full_like(each, float("nan")) for each in likes]
         if forward and self.stored:
             made = [torch.full_like(each, -7, dtype=self.stored) for each in likes]
-        views = [*tensors, *made]
+        first = sorted(range(self.results), key=lambda k: k not in self.row_results)  # as kernels have them
+        ordered = made if not forward else [made[k] for k in first]
+        views = [
+            *(tensors if forward else [*(tensors[k] for k in first), *tensors[len(first) :]]),
+            *ordered,
+        ]
         call = call_type(len(views), self.params)()
         call.numel, call.rank, call.dtype, call.device = (
             whole.numel(),
@@ -106,5 +113,5 @@ def emulated(module: ModuleType, swap: tuple[str, str] = ("", "")) -> Rows:
     state.shared, state.chip = ROOM, 90
     inputs = kernels.inputs - kernels.indices
     params = kernels.signature.params
-    kind = kernels.once_a_row, kernels.by_channel, kernels.dtype_of_values
+    kind = kernels.row_results, kernels.by_channel, kernels.dtype_of_values
     return Rows(library, name, inputs, params, *kind, kernels.results)

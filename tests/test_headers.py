@@ -41,6 +41,7 @@ CONTEXT = (
     "FUSEGEN_CHANNELS=2",
     "FUSEGEN_WINDOW={}",
     "FUSEGEN_IN_FRONT=0u",
+    "FUSEGEN_ORDER={1, 0}",
     *NAMES,
 )  # what a module says before the binding
 INTERFACE = """#pragma once
@@ -61,7 +62,7 @@ def test_headers_are_short_and_end_with_a_line() -> None:
 
 OF_ROWS = (
     "stable_abi_rows.h", "cpu/rows.h", "cpu/exp_below.h", "cuda/rows.cuh", "cuda/exp_below.cuh",
-    "cpu/placed_rows.h",
+    "cpu/placed_rows.h", "cpu/rows_with_results.h", "stable_abi_row_results.h",
     "cpu/scans.h", "cuda/scans.cuh", "stable_abi_parts.h", "cpu/parts.h", "cuda/parts.cuh",
 )  # fmt: skip
 OF_CHANNELS = ("stable_abi_channels.h", "cpu/channels.h", "cuda/channels.cuh")

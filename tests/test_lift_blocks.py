@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import fusegen
 from fusegen.models.lift.found import Found, found
-from fusegen.models.reader.row_gains import FUSED, GAINS, Gain
+from fusegen.models.reader.row_gains import FUSED, GAINS, WRITTEN_OUT, Gain
 
 ROWS, D = 700, 16  # so many that a region saves what a call costs
 
@@ -110,6 +110,32 @@ def test_a_sum_is_another_result(norm: Any, mode: bool, tmp_path: Path) -> None:
     lines = (tmp_path / f"transformer_add_{name}_tanh.yaml").read_text().splitlines()
     assert [line.split(":")[0] for line in lines[-3:]] == ["formula", "  last", "  x_add"]
     assert "self.after(" not in network.code
+    for scale in (1e-2, 1.0, 30.0):
+        compare(network, model, scale * torch.randn(ROWS, D))
+
+
+class Rescaled(nn.Module):
+    """A norm whose factor is multiplied with what is behind the next layer, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(D, D)
+
+    def forward(self, x: Tensor) -> Any:
+        """Return the block."""
+        factor = torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
+        return self.layer(x * factor) + factor
+
+
+def test_a_value_of_each_row_is_another_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for mode in (False, True):
+        monkeypatch.setitem(GAINS, ("cpu", "rms_norm", WRITTEN_OUT, 4, mode), Gain(1, 2**20))
+    model = Rescaled()
+    network = fusegen.lift(model, torch.randn(ROWS, D), folder=tmp_path)
+    [spec] = tmp_path.glob("*.yaml")
+    lines = spec.read_text().splitlines()
+    assert [line.split(":")[0] for line in lines[-3:]] == ["formula", "  last", "  factor"]
     for scale in (1e-2, 1.0, 30.0):
         compare(network, model, scale * torch.randn(ROWS, D))
 

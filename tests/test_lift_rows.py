@@ -122,6 +122,29 @@ def test_a_value_of_each_row_beside_elements_of_another_place() -> None:
     assert regions(lambda x: x * (x.mean(-1) * x[0]), cube) == [(1, True), (2, False)]
 
 
+RESULTS: dict[str, tuple[Any, list[int]]] = {  # with how many results each region has
+    "the largest element": (lambda x: (m := x.amax(-1, True), x - m), [2]),
+    "a logsumexp": (lambda x: (s := (x * 2).logsumexp(-1, True), (x * 2 - s).exp()), [2]),
+    "behind a mean": (lambda x: (m := x.mean(-1, True).exp(), (x - m).tanh()), [2]),
+    "a value that two regions read": (
+        lambda x: (m := x.amax(-1, True), x - m, m.relu().exp().sum(0)),
+        [2, 1],
+    ),
+    "a value of several rows": (lambda x: (m := x[:1, :1].sin(), (x - m).tanh() * 2), [1, 1]),
+    "a value that the result is no element beside": (
+        lambda x: (m := x.mean(-1, True), m.exp() + m.tanh()),
+        [1, 1],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_values_of_rows_beside_elements_of_a_result(name: str) -> None:
+    function, expected = RESULTS[name]
+    chosen = every(Body(function), torch.randn(4, 6, 16)).chosen
+    assert [len(each.region.results) for each in chosen] == expected
+
+
 MOVES: dict[str, Any] = {
     "behind a pooling": lambda x: F.max_pool2d(x * 2, 2).permute(0, 2, 3, 1).tanh(),
     "reshaped behind a pooling": lambda x: F.avg_pool2d(x, 3, 1, 1).reshape(4, 8, 36).tanh(),

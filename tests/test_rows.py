@@ -391,7 +391,7 @@ def test_a_fold_runs_as_soon_as_what_it_reads_is_there(tmp_path: Path, name: str
     spec = load_spec(path)
     program = real(spec, Library(tmp_path))
     forward = schedule(program)
-    assert (phases(forward), phases(schedule(derive_rows(program, forward.stored)))) == LOOPS[name]
+    assert (phases(forward), phases(schedule(derive_rows(program, [forward.stored])))) == LOOPS[name]
 
 
 ALIKE = "what sum reduces is the same for all elements of a row"

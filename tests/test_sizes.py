@@ -80,6 +80,7 @@ LONG_MODULES = {
     "rows/layer_norm.py": 224,
     "rows/layer_norm_gelu.py": 238,
     "rows/layer_norm_of_channels.py": 228,
+    "rows/layer_norm_statistics.py": 245,
     "rows/rms_norm_silu.py": 201,
     "rows/scaled_masked_softmax.py": 206,
     "rows/softcap_softmax.py": 205,

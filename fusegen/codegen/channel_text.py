@@ -7,7 +7,6 @@ from fusegen.codegen.render.forward_arguments import local_names, prepared
 from fusegen.codegen.render.module_class import place
 from fusegen.compiler.channel_kernels import CompiledChannels
 from fusegen.core.constructor import Layer
-from fusegen.core.folds import Level
 from fusegen.core.held_layers import read_as
 from fusegen.core.manifest import Kernels
 from fusegen.errors import NotStatistics
@@ -36,7 +35,7 @@ def rendered(of: CompiledChannels, binding: Binding) -> tuple[python.Context, Ke
         "layer_call": _call(of, layer) if layer else "",
         "inputs": [each.name for each in spec.arguments],
         "eager_arguments": ", ".join([*tensors, *scalars]),
-        "eager_lines": row_statements(spec, of.eager, Level.ELEMENT),
+        "eager_lines": row_statements(spec, of.eager, ()),
         "registration": [
             f'"{spec.name}", interface=3, eager=eager, channels={len(of.channels)},',
             f'forward="{", ".join(f"Tensor {name}" for name in tensors)}, {arguments}",',

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
 
-from fusegen.codegen import row_exponentials
+from fusegen.codegen import row_exponentials, row_results
 from fusegen.codegen.emit import includes
 from fusegen.codegen.printed import FUNCTORS
 from fusegen.codegen.printers.families import headers
@@ -70,7 +70,9 @@ class RowsText:
         """Return the lines that include the headers of a device."""
         header = "scans" if self.of.scans else "parts" if self.of.in_parts else self.header
         found = [f"{device.family}/{header}{device.suffix}"]
-        found += ["cpu/placed_rows.h"] * (self.of.schedules.backward.is_placed and device is Device.CPU)
+        if device is Device.CPU:
+            found += ["cpu/placed_rows.h"] * self.of.schedules.backward.is_placed
+            found += ["cpu/rows_with_results.h"] * self.of.is_mixed
         found += FAST if device.fast_types and self.is_fast else []
         phases = [phase for which in Pass for phase in self.of.kernels[which, device]]
         if any(self._falls(self.of.kernels[which, device]) for which in Pass):
@@ -88,7 +90,7 @@ class RowsText:
         """Return the C++ of a pass: that of its phases once, where both devices have the same functions."""
         text, functor, made = PassText(), FUNCTORS[which], self.of.schedules[which]
         by_device = {device: self.of.kernels[which, device] for device in Device}
-        types = [f"{functor}{place + 1}" for place in range(len(made.phases))]
+        types = [f"{functor}{place}" for place, _ in enumerate(made.phases, not made.loads)]
         if self.of.finds and which is Pass.FORWARD:
             del types[1:]  # the place of an element is stored as it is
         names = ", ".join(made.values)
@@ -103,6 +105,9 @@ class RowsText:
                 self._add_functions(text, {d: p.row for d, p in several.items() if p.row})
             for device, phase in several.items():
                 phases[device] += self._phase(which, phase, name, tops)
+        if own := row_results.phase(self.of, which):
+            types.insert(-1, row_results.PHASE)
+            phases = {device: [*lines, *own] for device, lines in phases.items()}
         if not any(text.own.values()) and phases[Device.CPU] == phases[Device.CUDA]:
             text.shared += phases[Device.CPU]
         else:
@@ -126,9 +131,11 @@ class RowsText:
 
     def _phase(self, which: Pass, of: PhaseKernels, name: str, tops: Mapping[str, Expr]) -> list[str]:
         made, values = self.of.schedules[which], f"{FUNCTORS[which]}Values"
-        read = (*made.inputs, *made.scanned, PLACE)
+        read = (*self.of.tensors(which), *made.scanned, PLACE)
         places = ", ".join(str(read.index(each)) for each in of.elements.inputs if each != PLACE)
         is_loop = bool(of.phase.folds) and not self.of.scans
+        if of.phase.loads:
+            return [f"struct {name} : LoadsRow<{values}> {{", f"  FUSEGEN_ROW({_row(of)})", "};"]
         if of.phase.scan:
             base = f"Scans<{values}, READS<{places}>, {of.phase.scan.cpp}>"
         elif of.phase.folds and self.of.scans:
@@ -172,7 +179,9 @@ class RowsText:
     def _functor(self, which: Pass, types: Sequence[str], device: Device) -> list[str]:
         spec, made, functor = self.of.spec, self.of.schedules[which], FUNCTORS[which]
         outputs = len(made.phases[-1].elements.results)
-        kind, counts = "Rows", f"{len(made.inputs)}, {outputs}, {len(spec.scalars)}"
+        inputs = self.of.tensors(which)
+        count = len(inputs) + row_results.stored(self.of, which)
+        kind, counts = "Rows", f"{count}, {outputs}, {len(spec.scalars)}"
         given = {scalar.name: f"call.param[{k}]" for k, scalar in enumerate(spec.scalars)}
         given |= {LENGTH: "length", SHARE: "1 / length"}
         setting = "; ".join(f"p.{name} = {given[name]}" for name in made.values if name in given)
@@ -181,25 +190,24 @@ class RowsText:
         recomputes = not self.of.scans and self._recomputes(which, device)
         lines += ["  static constexpr bool RECOMPUTES = true;"] * recomputes
         own = summed(self.of)
-        rows = sum(1 << k for k, name in enumerate(made.inputs) if name in own)
+        rows = sum(1 << k for k, name in enumerate(inputs) if name in own)
         lines += [f"  static constexpr unsigned OF_FEATURES = {rows};"] * bool(rows)
         lines += ["  static constexpr bool BY_CHANNEL = true;"] * bool(channels(spec))
-        indices = sum(1 << made.inputs.index(each.name) for each in spec.indices)
+        indices = sum(1 << inputs.index(each.name) for each in spec.indices)
         lines += [f"  static constexpr unsigned INDICES = {indices};"] * bool(indices)
         if which is Pass.BACKWARD:
-            grads = len(self.of.declared.results)
-            of_row = 0 if self.of.stored is Level.ELEMENT else (1 << grads) - 1
             bits = sum(1 << k for k, each in enumerate(spec.tensors) if each.name in own)
             lines += [f"  static constexpr unsigned FEATURES = {bits};"] * bool(bits)
-            lines += [f"  static constexpr unsigned OF_ROW = {of_row};"] * bool(of_row)
         elif self.of.in_parts:
-            kind, counts = "Parts", f"{len(made.inputs)}, {len(spec.scalars)}"
+            kind, counts = "Parts", f"{len(inputs)}, {len(spec.scalars)}"
         elif self.of.stored is not Level.ELEMENT:
             lines += ["  static constexpr bool ONCE_A_ROW = true;"]
+        of_row = row_results.of_row(self.of, which)
+        lines += [f"  static constexpr unsigned OF_ROW = {of_row};"] * bool(of_row)
         lines += self._math(which, device)
-        name = f"{functor}Rows" if made.is_placed else functor
+        name, behind = row_results.named(self.of, which)
         head = f"struct {name} : {kind}<{counts}, {functor}Values, {', '.join(types)}> {{"
-        return [head, *lines, "};", *[f"using {functor} = Placed<{name}>;"] * made.is_placed]
+        return [head, *lines, "};", *behind]
 
     def _math(self, which: Pass, device: Device) -> list[str]:
         """Return the arithmetic of an element, unless it is double, and float of 16 bits."""

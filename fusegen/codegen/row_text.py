@@ -1,6 +1,6 @@
 """The text of the module of a spec with rows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fusegen.codegen import row_cpp, row_features
 from fusegen.codegen.emit.counts import TITLES
@@ -19,6 +19,7 @@ RUNTIME_CLASSES = ("Rows", "Parts")
 DIGITS = 16  # of a digest in hexadecimal
 COMPUTED = ("rounded once, of sums in double", "compared in double")
 FOUND = "Equal elements: the first of them is found, and NaN before all others; no gradient passes."
+KEPT = ", with the dimensions of the row, of size 1"
 ORDER = "Order: one after the other on the CPU; of a thread's eight, of a warp, a block, a row on CUDA."
 
 
@@ -46,7 +47,7 @@ def context(of: CompiledRows, binding: Binding, parts: Mapping[str, str]) -> pyt
         **module_class.reduced(of, backward, _own_registration(of)),
         "counts": [_counted(of, which) for which in Pass],
         "gradient_arguments": ", ".join([*backward, *python.param_names(spec)]),
-        "eager_lines": row_statements(spec, of.eager, of.stored),
+        "eager_lines": row_statements(spec, of.eager, of.row_results),
         "doc": _doc(of),
         "runtime_class": RUNTIME_CLASSES[of.in_parts],
         **parts,
@@ -73,6 +74,7 @@ def _own_registration(of: CompiledRows) -> list[str]:
     own = [
         f"over={(over.first, over.count) if over.count else over.first}",
         *[f"results={len(of.spec.results)}"] * bool(of.spec.results),
+        *[f"row_results={of.row_results}"] * of.is_mixed,
         *["keeps=True"] * of.spec.over.keeps,
         *["elementwise=True"] * (not of.reduces),
         *[f'reduction="{"place" if of.finds else of.spec.reduction}"'] * (of.stored is not Level.ELEMENT),
@@ -90,10 +92,6 @@ def _own_registration(of: CompiledRows) -> list[str]:
 def _doc(of: CompiledRows) -> list[str]:
     spec = of.spec
     first = spec.inputs[0].name
-    is_row = of.stored is not Level.ELEMENT
-    result = "one value a row" if is_row else "of the shape of the tensors"
-    result += ", with the dimensions of the row, of size 1" * bool(spec.over and spec.over.keeps)
-    result = "an int64 a row" if of.finds else result
     row = _row(spec)
     dtypes = python.either(spec.dtypes)
     ignored = "ignore_index" if spec.reduction != "none" else "-100"
@@ -101,19 +99,14 @@ def _doc(of: CompiledRows) -> list[str]:
         f"Index: {each.name}, an int64 for each row of {each.index}; {ignored} picks none."
         for each in spec.indices
     ]
-    result = f"The result is {result}."
-    if spec.results:
-        names = " and ".join([", ".join(spec.results[:-1]), spec.results[-1]])
-        result = f"It returns {names}, {'one value a row each' if is_row else 'each of that shape'}."
-    if spec.reduction != "none":
-        result = f"The result is the {spec.reduction} of the values of rows."
     if spec.over and spec.over.is_part:
         return _doc_of_parts(spec)
     computed = COMPUTED[of.finds] if of.reduces else "rounded once"
     whose = f"whose rows are {row}" if of.reduces else "of any shape"
     equal = "a row do not depend on the other rows" if of.reduces else "an element do not depend on others"
+    shape = f"Shape: {first} {whose}; the others broadcast to it."
     return [
-        f"Shape: {first} {whose}; the others broadcast to it. {result}",
+        *([shape, _both_shapes(of)] if of.is_mixed else [f"{shape} {_returned(of)}"]),
         *indices,
         f"Dtype: {dtypes}, {computed}; others by PyTorch's operations.",
         *[FOUND] * of.finds,
@@ -121,6 +114,36 @@ def _doc(of: CompiledRows) -> list[str]:
         f"Equal bits: those of {equal}, on their number or on the run.",
         "Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.",
     ]
+
+
+def _returned(of: CompiledRows) -> str:
+    """Return the sentence on what a function of rows returns."""
+    spec, is_row, kept = of.spec, of.stored is not Level.ELEMENT, KEPT * _keeps(of)
+    if spec.results:
+        how = f"one value a row each{kept}" if is_row else "each of that shape"
+        return f"It returns {_listed(spec.results)}, {how}."
+    if spec.reduction != "none":
+        return f"The result is the {spec.reduction} of the values of rows."
+    if of.finds:
+        return "The result is an int64 a row."
+    return f"The result is {'one value a row' if is_row else 'of the shape of the tensors'}{kept}."
+
+
+def _both_shapes(of: CompiledRows) -> str:
+    """Return the line on results of which some are values of rows."""
+    results = of.spec.results
+    of_rows = [results[k] for k in of.row_results]
+    others = [name for name in results if name not in of_rows]
+    value = f"one value a row{' each' * (len(of_rows) > 1)}{KEPT * _keeps(of)}"
+    return f"Results: {_listed(others)} of that shape; {_listed(of_rows)}, {value}."
+
+
+def _keeps(of: CompiledRows) -> bool:
+    return bool(of.spec.over and of.spec.over.keeps)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _doc_of_parts(spec: Spec) -> list[str]:
@@ -150,7 +173,7 @@ def _row(spec: Spec) -> str:
 
 
 def _counted(of: CompiledRows, which: Pass) -> str:
-    loops = sum(not phase.picks for phase in of.schedules[which].phases)
+    loops = sum(not (phase.picks or phase.loads) for phase in of.schedules[which].phases)
     loops -= of.found_forward * (which is Pass.BACKWARD)
     loops -= of.scans and loops > 1  # what is scanned, or found, is stored in the loop that does
     if not of.reduces:

@@ -29,16 +29,26 @@ SETTINGS = "settings.py"  # the file that the configuration changes
 FLAVOURS = {"stable": "flavour", "pybind": "flavour_pybind"}  # the file that becomes flavour.py, by binding
 BITMASK = "bitmask=True"  # in a module whose binding has operators of bitmasks
 ROWS = "KERNELS = Rows("  # in a module whose binding takes rows
+ROW_RESULTS = "row_results=("  # in one whose results of rows stand beside those of elements
 PARTS = "KERNELS = Parts("  # in one whose binding takes parts of whole tensors
 WINDOWS = "KERNELS = Windows("  # in one whose binding takes windows
 CHANNELS = "KERNELS = Channels("  # in one whose binding takes channels
 LAYERS = "KERNELS.linear(", "KERNELS.linear_without_bias("  # in one that calls the kernels of layers
 DROPOUTS = "KERNELS = Dropouts("  # in one that has masks drawn
 SHARED = {"linear_operator": LAYERS, "drawn": (DROPOUTS,)}  # files whose kernels modules share
+FORMS = (
+    BITMASK,
+    ROW_RESULTS,
+    ROWS,
+    PARTS,
+    CHANNELS,
+    WINDOWS,
+)  # the first in a text decides its binding
 BINDINGS = {  # the headers of the stable binding, by what a module's text has that needs them
     "CPU_SOURCE": ("stable_abi.h",),
     BITMASK: ("stable_abi_bitmask.h",),
     ROWS: ("stable_abi_rows.h",),
+    ROW_RESULTS: ("stable_abi_row_results.h",),
     PARTS: ("stable_abi_parts.h",),
     CHANNELS: ("stable_abi_channels.h",),
     WINDOWS: ("stable_abi_windows.h",),

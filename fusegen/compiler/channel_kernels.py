@@ -8,7 +8,8 @@ from fusegen.algebra.rows.flat import flat, levels
 from fusegen.algebra.rows.phases import Schedule, part_of, schedule
 from fusegen.algebra.rows.repeats import once_each
 from fusegen.algebra.rows.row_gradient import derive_rows
-from fusegen.compiler.row_kernels import CompiledRows, check_reductions, phase_kernels, simplified
+from fusegen.compiler.row_checks import check_reductions
+from fusegen.compiler.row_kernels import CompiledRows, phase_kernels, simplified
 from fusegen.compiler.stages import eager_operations, real
 from fusegen.core.folds import SHARE, SUM, Fold, Level, is_fold
 from fusegen.core.method import Both
@@ -51,7 +52,7 @@ def compiled_channels(spec: Spec, library: Library) -> CompiledChannels:
     eager = eager_operations(spec, library)
     of_channels = dict.fromkeys(channels, Level.ROW)
     once = timed(f"{name}: repeats", once_each, declared, of_channels)
-    backward = timed(f"{name}: derive", derive_rows, once, Level.ELEMENT, (), channels)
+    backward = timed(f"{name}: derive", derive_rows, once, [Level.ELEMENT], (), channels)
     made = Both(
         _scheduled(spec, attached(declared), channels, 0),
         _scheduled(spec, attached(backward), channels, len(channels)),

@@ -3,42 +3,28 @@
 All arithmetic is in double, so that a result of at most 32 bits is rounded once.
 """
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from fusegen.algebra.compose import expanded
 from fusegen.algebra.derive import attached
-from fusegen.algebra.rows.flat import flat, level, levels
 from fusegen.algebra.rows.phases import Phase, Schedule, schedule
 from fusegen.algebra.rows.row_gradient import derive_rows
 from fusegen.algebra.simplify import simplify
 from fusegen.compiler.placed import Placed
+from fusegen.compiler.row_checks import check_reductions, check_results, result_levels
 from fusegen.compiler.stages import eager_operations, real, stable_form
-from fusegen.core.folds import FINDS, FIRST, Level, is_fold, makes_a_loop
+from fusegen.core.folds import FINDS, Level
 from fusegen.core.ir import Kernel, Math
 from fusegen.core.method import Both, Pass
-from fusegen.core.row_dimensions import Over
-from fusegen.core.scans import is_scan
 from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
-from fusegen.core.term import Name, Program, walk
+from fusegen.core.term import Program
 from fusegen.core.timing import timed
-from fusegen.errors import (
-    NoRowValues,
-    NothingReduced,
-    NotTheResult,
-    NotWithResults,
-    NotWithRows,
-    NoValuesKept,
-    OfTwoShapes,
-    OneDimension,
-    OneScan,
-)
+from fusegen.errors import NoRowValues, NoValuesKept
 from fusegen.language.library import Library
 from fusegen.lower import lower
-
-IN_TWO = "compute them in two specs"
-SHAPES = {Level.ELEMENT: "of the tensors'", Level.ROW: "one value a row", Level.CALL: "one number"}
 
 
 @dataclass(frozen=True)
@@ -61,8 +47,26 @@ class CompiledRows(Placed):
 
     @property
     def stored(self) -> Level:
-        """The level of the results."""
+        """The level of the results; of elements, if those of some are."""
         return self.schedules.forward.stored
+
+    @cached_property
+    def row_results(self) -> tuple[int, ...]:
+        """The places of the results that are values of rows."""
+        return tuple(k for k, each in enumerate(result_levels(self.declared)) if each is Level.ROW)
+
+    @property
+    def is_mixed(self) -> bool:
+        """True if some results are values of rows, and others of elements."""
+        return bool(self.row_results) and self.stored is Level.ELEMENT
+
+    def tensors(self, which: Pass) -> tuple[str, ...]:
+        """Return the tensors that a kernel reads, in its order: gradients of values of rows come first."""
+        inputs = self.schedules[which].inputs
+        if which is Pass.FORWARD:
+            return inputs
+        first = [inputs[k] for k in self.row_results]
+        return (*first, *(name for name in inputs if name not in first))
 
     @property
     def finds(self) -> bool:
@@ -103,15 +107,15 @@ def compiled_rows(spec: Spec, library: Library) -> CompiledRows:
     check_reductions(spec, declared)
     eager = eager_operations(spec, library)
     indices = [each.name for each in spec.indices]
-    forward = schedule(attached(declared), indices)
+    stored = check_results(spec, declared)
+    forward = schedule(*_of_rows_last(attached(declared), indices, stored))
     if spec.reduction != "none" and forward.stored is Level.ELEMENT:
         raise NoRowValues(spec.span, reduction=spec.reduction)
-    if spec.over and spec.over.keeps and forward.stored is Level.ELEMENT:
+    if spec.over and spec.over.keeps and Level.ROW not in stored:
         raise NoValuesKept(spec.span, found="the formula has a value for each element")
-    check_shapes(spec, declared)
-    backward = timed(f"{name}: derive", derive_rows, declared, forward.stored, spec.results)
+    backward = timed(f"{name}: derive", derive_rows, declared, stored, spec.results)
     backward = replace(backward, results=backward.results[: len(spec.tensors) - len(spec.indices)])
-    schedules = Both(simplified(spec, forward), simplified(spec, schedule(attached(backward), indices)))
+    schedules = Both(simplified(spec, forward), simplified(spec, _scheduled(backward, indices, stored)))
     return CompiledRows(spec, library, declared, eager, schedules, phase_kernels(name, schedules))
 
 
@@ -122,95 +126,34 @@ def phase_kernels(
     return {
         (which, device): tuple(
             _kernels(f"{name}_{which.value}{k}", phase, device)
-            for k, phase in enumerate(schedules[which].phases, 1)
+            for k, phase in enumerate(schedules[which].phases, not schedules[which].loads)
         )
         for which in Pass
         for device in Device
     }
 
 
-def check_reductions(
-    spec: Spec,  # of the program
-    program: Program,  # what it declares
-    of_rows: Collection[str] = (),  # the inputs of which a row has one value
-) -> None:
-    """Refuse what no kernel of rows or channels reduces, scans or finds; see the two below."""
-    check_folds(program, of_rows)
-    found = flat(program, dict.fromkeys(of_rows, Level.ROW))
-    check_extremes(spec, found)
-    check_scans(spec, found)
+def _scheduled(backward: Program, indices: Sequence[str], stored: Sequence[Level]) -> Schedule:
+    """Return the phases of a gradient; of results of two shapes the first one reads those of rows."""
+    program = attached(backward)
+    made = schedule(program, indices)
+    of_rows = tuple(name for name, own in zip(program.inputs, stored, strict=False) if own is Level.ROW)
+    if made.is_placed or len(of_rows) in (0, len(stored)):
+        return made
+    made = schedule(program, indices, of_rows)
+    first, *others = made.phases
+    return replace(made, phases=(replace(first, folded=of_rows), *others))
 
 
-def check_folds(program: Program, of_rows: Collection[str]) -> None:
-    """Refuse a program that reduces what is the same for all elements of a row.
-
-    Raises:
-        NothingReduced: it does.
-    """
-    others = dict.fromkeys(of_rows, Level.ROW)
-    found = flat(program, others)
-    of = levels(found, others)
-    for part in (part for term in found.terms for part in walk(term)):
-        if makes_a_loop(part) and level(part.args[0], of) < Level.ELEMENT:
-            raise NothingReduced(part.span, what=f"what {part.spec} reduces", of="row")
-
-
-def check_extremes(spec: Spec, found: Program) -> None:
-    """Refuse `max` and `min`, in a flat program, of other rows than a dimension, or beside an index.
-
-    Raises:
-        OneDimension, NotWithRows: there is such.
-    """
-    for each in (let.term for let in found.lets if is_fold(let.term) and let.term.spec in FIRST):
-        of = spec.over
-        if of is None or of.groups or of.of_channel or of.is_part or len(of.of(9)) > 1:
-            raise OneDimension(each.span, name=each.spec)
-        if spec.indices:
-            raise NotWithRows(each.span, what=f"an index beside {each.spec}", remedy=IN_TWO)
-
-
-def check_scans(spec: Spec, found: Program) -> None:
-    """Refuse what no kernel of scans computes, of a flat program.
-
-    Raises:
-        NotWithRows, NotWithResults: there is an index beside one, or several results beside a place.
-        OneScan: there is another reduction or scan beside one, or beside what finds an element.
-        NotTheResult, NotWithRows: a formula, or a reduction, goes on behind the place of an element.
-        OneDimension: rows have several dimensions.
-    """
-    loops = [let.term for let in found.lets if makes_a_loop(let.term)]
-    first = next((loop for loop in loops if is_scan(loop) or loop.spec in FINDS), None)
-    if first is None:
-        return
-    assert spec.over is not None
-    name, others = first.spec, [loop for loop in loops if loop is not first]
-    if spec.indices:
-        raise NotWithRows(first.span, what=f"an index beside {name}", remedy=IN_TWO)
-    if name in FINDS and spec.results:
-        raise NotWithResults(first.span, what=name, remedy="give the place a spec of its own")
-    if others:
-        raise OneScan(others[0].span, name=name, other=others[0].spec)
-    if name in FINDS and (found.lets[-1].term is not first or not isinstance(found.results[0], Name)):
-        raise NotTheResult(first.span, name=name)
-    if name in FINDS and spec.reduction != "none":
-        raise NotWithRows(spec.span, what=f"a reduction of {name}", remedy="leave the reduction out")
-    if spec.over.groups or (spec.over != Over(-1) and spec.over.count != 1):
-        raise OneDimension(first.span, name=name)
-
-
-def check_shapes(spec: Spec, program: Program) -> None:
-    """Refuse results of which some are values of elements and others are not.
-
-    Raises:
-        OfTwoShapes: there are such.
-    """
-    of = levels(program)
-    found = [level(result, of) for result in program.results]
-    for name, own in zip(spec.results, found, strict=False):
-        if own is not found[0]:
-            span = next(line.span for line in spec.where if line.name == name)
-            shapes = {"of_first": SHAPES[found[0]], "of_other": SHAPES[own]}
-            raise OfTwoShapes(span, first=spec.results[0], other=name, **shapes)
+def _of_rows_last(
+    program: Program, indices: Sequence[str], stored: Sequence[Level]
+) -> tuple[Program, Sequence[str], Sequence[str], int]:
+    """Return what `schedule` takes of a program whose results of rows stand behind those of elements."""
+    pairs = [*zip(program.results, stored, strict=True)]
+    of_rows = [result for result, own in pairs if own is Level.ROW]
+    others = [result for result, own in pairs if own is not Level.ROW]
+    program = replace(program, results=(*others, *of_rows))
+    return program, indices, (), len(of_rows) if others else 0
 
 
 def simplified(spec: Spec, of: Schedule) -> Schedule:

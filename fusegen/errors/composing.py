@@ -62,10 +62,7 @@ NoOlderBinding = Sentence(
 )
 NotWithResults = Sentence("{what} is not taken by a spec with several results", "{remedy}")
 ResultCycle = Sentence("{name!r} reads itself: {cycle}", "write one of these without the others")
-OfTwoShapes = Sentence(
-    "the results {first!r} and {other!r} have two shapes: one is {of_first}, the other {of_other}",
-    "compute them in two specs",
-)
+ResultIsANumber = Sentence("the result {name!r} is one number, of no tensor", "leave it out")
 StepHasResults = Sentence(
     "{name!r} has several results, so it cannot be used inside another spec", "write its formulas out"
 )

@@ -5,13 +5,14 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 
-from . import operators, sharding
+from . import sharding
 from .activation import Activation
 from .calls import copy_into
 from .checks import check
 from .indices import IGNORED, indexed, of_all_rows
 from .row_batches import along, gradients_in_batch, in_batch
 from .row_operands import expanded
+from .row_shapes import shaped
 from .row_views import KeptRows, RowGroups, RowViews
 from .shared import listed, mapped
 
@@ -26,11 +27,12 @@ class Rows(Activation):
         over: the first dimension of a row, as the kernels take it.
         views: the views, where rows are other dimensions.
         where_they_are: the function of such tensors in PyTorch's own operations.
-        once_a_row: whether a result is a value of each row.
+        once_a_row: whether all results are values of rows.
+        row_results: the places of those that are.
         features: the tensors that may have one row for all, whose gradients are sums over the rows then.
         by_channel: whether these have one value for several neighbours in a row.
         groups: the views, where rows are groups of a dimension; a call has their number last.
-        results: how many the function has, each of the shape of its tensors.
+        results: how many the function has.
         elementwise: whether nothing is reduced, so that a tensor without dimensions is a row of one.
         reduction: what the function returns of the values of rows: mean, sum, or none for all of them.
         finds: whether these are the places of elements, in int64.
@@ -58,8 +60,11 @@ class Rows(Activation):
         self.indices, self.results = own.pop("indices", 0), own.pop("results", 1)
         self.reduction, self.elementwise = reduction or "none", own.pop("elementwise", False)
         self.divisor = own.pop("divisor", 0)
+        every, of_rows = range(self.results), own.pop("row_results", ())
+        self.row_results = tuple(every) if self.once_a_row else of_rows
         eager, keeps = own.pop("eager"), own.pop("keeps", False)
-        kind, kept = (self.once_a_row, self.results), KeptRows(first, count, self.results)
+        kind = self.results, [k for k in every if k not in self.row_results]
+        kept = KeptRows(first, count, self.results, self.row_results)
         self.views = RowViews(name, first, count, *kind) if count else None
         plain = self.rows_last(kept.dropping(eager) if keeps else eager)
         super().__init__(name, autocasts=True, eager=plain, **own)
@@ -69,6 +74,11 @@ class Rows(Activation):
         self.run = kept.keeping(self, eager) if keeps else self.run
         if self.reduction != "none":
             self.run = functools.partial(of_all_rows, self, self.of_rows)
+
+    @property
+    def is_mixed(self) -> bool:
+        """True if some results are values of rows, and others of elements."""
+        return bool(self.row_results) and not self.once_a_row
 
     @property
     def dtype_of_values(self) -> "Optional[torch.dtype]":
@@ -89,11 +99,16 @@ class Rows(Activation):
         own = [f"#define FUSEGEN_OVER {self.over}", f"#define FUSEGEN_INDICES {self.indices}"]
         own += ["#define FUSEGEN_APART"] if self.views else []
         own += ["#define FUSEGEN_FINDS"] if self.finds else []
-        own += [f"#define FUSEGEN_RESULTS {self.results}"] if self.results > 1 else []
+        of_rows = self.row_results if self.is_mixed else range(self.results)
+        own += [f"#define FUSEGEN_RESULTS {len(of_rows)}"] if self.results > 1 else []
         bits = sum(1 << k for k, each in enumerate(self.signature.tensors) if each in self.features)
         if self.by_channel:
             own += [f"#define FUSEGEN_BY_CHANNEL {bits}", f"#define FUSEGEN_TENSORS {self.inputs}"]
-        return [*own, '#include "stable_abi_rows.h"', *super().includes()]
+        if self.is_mixed:
+            order = [*of_rows, *(k for k in range(self.results) if k not in of_rows)]
+            own += [f"#define FUSEGEN_ORDER {{{', '.join(map(str, order))}}}"]
+        header = "stable_abi_row_results.h" if self.is_mixed else "stable_abi_rows.h"
+        return [*own, f'#include "{header}"', *super().includes()]
 
     def index(self, name: str, given: Any, x: Any, ignored: int = IGNORED) -> Any:
         """Return integers that pick an element of each row as the kernels take them; one picks none."""
@@ -102,9 +117,12 @@ class Rows(Activation):
 
     def registration(self, kernel: str, counts: str) -> str:
         """Return the line of C++ that registers a kernel; it says which tensors are values of rows."""
+        line, begin = super().registration(kernel, counts), "FUSEGEN_REGISTER"
+        if self.is_mixed:
+            what = {"forward": "RESULTS", "backward": "GRADIENTS"}[kernel]
+            return line.replace(begin, f"{begin}_ROW_{what}", 1)
         reduced = {"forward": "OUTPUT", "backward": "INPUT"}[kernel] if self.once_a_row else "NONE"
-        line = super().registration(kernel, counts).replace("FUSEGEN_REGISTER", "FUSEGEN_REGISTER_ROWS", 1)
-        return f"{line[:-1]}, {reduced})"
+        return f"{line.replace(begin, f'{begin}_ROWS', 1)[:-1]}, {reduced})"
 
     launches = ()
 
@@ -210,39 +228,3 @@ class Rows(Activation):
     def rows_last(self, function: "Callable[..., Any]") -> "Callable[..., Any]":
         """Return a function of the module's tensors as one of views whose rows are last."""
         return function if self.views is None else functools.partial(self.views.called, self, function)
-
-
-def shaped(kernels: Rows, of: "Tuple[str, int, int, int]", *arguments: Any) -> Any:
-    """Return a kernel's results without the elements, laid in memory as the kernel would lay them."""
-    kernel, inputs, outputs, _ = of
-    tensors = list(arguments[: inputs - kernels.signature.indices])
-    alike = len({(t.dtype, t.device) for t in tensors}) == 1
-    check(alike, kernels.name, "expected tensors of one dtype and device")
-    if kernels.once_a_row and kernel == "backward":
-        count = kernels.results
-        of_row = max(t.dim() for t in tensors[count:]) - tensors[0].dim()
-        tensors[:count] = [t[(..., *(None,) * of_row)] for t in tensors[:count]]
-    whole = functools.reduce(torch.add, tensors) if len(tensors) > 1 else torch.neg(*tensors)
-    first = kernels.first_of_row(whole.dim())
-    if kernels.once_a_row and kernel == "forward":
-        made = [whole.new_empty(whole.shape[:first], dtype=kernels.dtype_of_values) for _ in range(outputs)]
-    else:
-        owners = kernels.signature.owners(kernel, [t.shape for t in arguments[:inputs]])
-        own = [tensors[k] for k in owners] or [whole] * outputs
-        apart = kernels.views is not None and all(t.shape == whole.shape for t in own)
-        if not _is_one_run(whole, first, apart):
-            whole = whole.new_empty(whole.shape)
-        made = [operators.result_like(whole, like.shape) for like in own[:outputs]]
-    return tuple(made) if outputs > 1 else made[0] if made else None
-
-
-def _is_one_run(t: torch.Tensor, first: int, apart: bool) -> bool:
-    """Return True if the dimensions of a row are one run of memory, or steps where they lie apart."""
-    run = 0 if apart else 1
-    for size, step in reversed([*zip(t.shape[first:], t.stride()[first:])]):
-        if size != 1:
-            run = run or step
-            if step != run:
-                return False
-        run *= size
-    return True

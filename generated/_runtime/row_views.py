@@ -21,15 +21,15 @@ class RowViews(NamedTuple):
     Attributes:
         name: of the module.
         first, size: the first dimension of a row, from the last one if negative, and how many it has.
-        once_a_row: whether a result is a value of each row.
         results: how many there are.
+        elements: the places of those that have the dimensions of rows.
     """
 
     name: str
     first: int
     size: int
-    once_a_row: bool
-    results: int = 1
+    results: int
+    elements: "Sequence[int]"
 
     def of(self, tensors: "Sequence[Any]") -> "List[Any]":
         """Return views whose last dimensions are those of rows."""
@@ -38,10 +38,8 @@ class RowViews(NamedTuple):
         return [t[(None,) * (rank - t.dim())].movedim(own, last) for t in tensors]
 
     def back(self, result: Any) -> Any:
-        """Return a result of such views with the dimensions of rows in their places."""
-        if self.once_a_row:
-            return result
-        return mapped(self._back, result, self.results)
+        """Return results of such views with the dimensions of rows in their places."""
+        return mapped(self._back, result, self.results, self.elements)
 
     def _back(self, result: Any) -> Any:
         own, last = self.dimensions(result.dim())
@@ -53,7 +51,7 @@ class RowViews(NamedTuple):
         rank = max(t.dim() for t in tensors)
         own, last = self.dimensions(rank)
         result = function(*(t[(None,) * (rank - t.dim())].movedim(last, own) for t in tensors), *others)
-        return result if self.once_a_row else mapped(lambda t: t.movedim(own, last), result, self.results)
+        return mapped(lambda t: t.movedim(own, last), result, self.results, self.elements)
 
     def dimensions(self, rank: int) -> "Tuple[Tuple[int, ...], Tuple[int, ...]]":
         """Return the dimensions of rows, and those that the views have them as."""
@@ -69,11 +67,13 @@ class KeptRows(NamedTuple):
     Attributes:
         first, size: the first of them, from the last one if negative, and how many; 0 for all behind it.
         results: how many the function has.
+        of_rows: the places of those that are values of rows.
     """
 
     first: int
     size: int
     results: int
+    of_rows: "Sequence[int]"
 
     def dimensions(self, rank: int) -> "Tuple[int, ...]":
         """Return the dimensions of rows of a tensor of so many."""
@@ -85,9 +85,12 @@ class KeptRows(NamedTuple):
 
         def call(*arguments: Any) -> Any:
             made = function(*arguments)
-            return mapped(lambda t: torch.squeeze(t, self.dimensions(t.dim())), made, self.results)
+            return mapped(self._dropped, made, self.results, self.of_rows)
 
         return call
+
+    def _dropped(self, result: Any) -> Any:
+        return torch.squeeze(result, self.dimensions(result.dim()))
 
     def keeping(self, kernels: Any, eager: "Callable[..., Any]") -> "Callable[..., Any]":
         """Return the kernels' call with them, and PyTorch's function of what is recorded or nested."""
@@ -99,7 +102,8 @@ class KeptRows(NamedTuple):
                 return eager(*arguments)
             made = run(*arguments)
             own = self.dimensions(max(t.dim() for t in tensors))
-            return mapped(lambda t: t[(*(slice(None),) * own[0], *(None,) * len(own))], made, self.results)
+            places = (*(slice(None),) * own[0], *(None,) * len(own))
+            return mapped(lambda t: t[places], made, self.results, self.of_rows)
 
         return call
 
@@ -110,14 +114,14 @@ class RowGroups(NamedTuple):
     Attributes:
         name: of the module.
         dim: the dimension that is cut.
-        once_a_row: whether a result is a value of each row.
         results: how many there are.
+        elements: the places of those that have the dimensions of rows.
     """
 
     name: str
     dim: int
-    once_a_row: bool
-    results: int = 1
+    results: int
+    elements: "Sequence[int]"
 
     def of(self, tensors: "Sequence[Any]", groups: int) -> "List[Any]":
         """Return views in which a part has a dimension of its own."""
@@ -135,7 +139,5 @@ class RowGroups(NamedTuple):
         return [first.unflatten(self.dim, (groups, -1)), *(t.unflatten(0, (groups, -1)) for t in others)]
 
     def back(self, result: Any) -> Any:
-        """Return a result of such views with the parts of a dimension side by side."""
-        if self.once_a_row:
-            return result
-        return mapped(lambda t: t.flatten(self.dim, self.dim + 1), result, self.results)
+        """Return results of such views with the parts of a dimension side by side."""
+        return mapped(lambda t: t.flatten(self.dim, self.dim + 1), result, self.results, self.elements)

@@ -7,7 +7,7 @@
 # ruff: noqa
 """The gradients of tensors, from the outputs of a kernel: tensors with equal gradients have one output."""
 
-from typing import Any, Callable, List, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from .signature import Signature
 
@@ -57,9 +57,14 @@ def listed(made: Any) -> "Tuple[Any, ...]":
     return tuple(made) if isinstance(made, (tuple, list)) else (made,)
 
 
-def mapped(function: "Callable[[Any], Any]", made: Any, count: int) -> Any:
-    """Return what a function makes of a kernel's only output, or of each of several."""
-    return function(made) if count == 1 else tuple(function(made[k]) for k in range(count))
+def mapped(
+    function: "Callable[[Any], Any]", made: Any, count: int, at: "Optional[Sequence[int]]" = None
+) -> Any:
+    """Return what a function makes of a kernel's only output, of each of several, or of those at `at`."""
+    changed = range(count) if at is None else at
+    if count == 1:
+        return function(made) if changed else made
+    return tuple(function(made[k]) if k in changed else made[k] for k in range(count))
 
 
 def of_outputs(signature: Signature, gradient: "Callable[..., Any]") -> "Callable[..., Any]":

@@ -38,6 +38,11 @@ class Phase:
     picks: bool = False
 
     @property
+    def loads(self) -> bool:
+        """True if it is no loop: it reads inputs of which a row has one value."""
+        return not self.elements.results
+
+    @property
     def scan(self) -> Scan | None:
         """The scan of its results, if it has one."""
         return next((fold for fold in self.folds if isinstance(fold, Scan)), None)
@@ -65,6 +70,11 @@ class Schedule:
     def scanned(self) -> tuple[str, ...]:
         """The names of the elements that scans make."""
         return tuple(name for phase in self.phases if phase.scan for name in phase.folded)
+
+    @property
+    def loads(self) -> bool:
+        """True if the first phase reads inputs of which a row has one value, before any loop."""
+        return self.phases[0].loads
 
     @property
     def is_placed(self) -> bool:

@@ -31,13 +31,13 @@ ONE = Number(Fraction(1))
 
 
 def derive_rows(
-    program: Program, stored: Level, results: Sequence[str] = (), of_rows: Collection[str] = ()
+    program: Program, stored: Sequence[Level], results: Sequence[str] = (), of_rows: Collection[str] = ()
 ) -> Program:
     """Return the program of the gradients of a program with folds, which reads the inputs.
 
     Args:
         program: with folds.
-        stored: what its results belong to, and so their gradients.
+        stored: what each of its results belongs to, and so the gradient of it.
         results: their names, where there are several.
         of_rows: the inputs of which a row has one value.
     """
@@ -45,7 +45,7 @@ def derive_rows(
     program = flat(_rebuilt(program, _with_squares), others)
     grads = [f"{GRAD}_{name}" for name in results] or [GRAD]
     gradients = _rebuilt(_RowReverse(program, stored, grads, others).backward(), _with_products)
-    return linear(gradients, {**others, **dict.fromkeys(gradients.inputs[: len(grads)], stored)})
+    return linear(gradients, {**others, **dict(zip(gradients.inputs, stored, strict=False))})
 
 
 def _rebuilt(program: Program, change: Callable[[Term], Term]) -> Program:
@@ -79,10 +79,11 @@ class _RowReverse(Reverse):
     """The steps forward and back, and what their values belong to."""
 
     def __init__(
-        self, program: Program, stored: Level, grads: Sequence[str], others: Mapping[str, Level]
+        self, program: Program, stored: Sequence[Level], grads: Sequence[str], others: Mapping[str, Level]
     ) -> None:
         super().__init__(program, grads)
-        self.known = levels(program, others) | {free_name(name, self.taken): stored for name in grads}
+        of_grads = {free_name(name, self.taken): of for name, of in zip(grads, stored, strict=True)}
+        self.known = levels(program, others) | of_grads
 
     def level(self, term: Term) -> Level:
         """Return what the value of a term belongs to."""

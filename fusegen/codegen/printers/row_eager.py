@@ -1,7 +1,9 @@
 """A program with folds as Python on PyTorch's own operations."""
 
+from collections.abc import Collection
+
 from fusegen.codegen.printers.pytorch import Printer
-from fusegen.core.folds import FIRST, LENGTH, Level, makes_a_loop
+from fusegen.core.folds import FIRST, LENGTH, makes_a_loop
 from fusegen.core.ops.row import ATOM
 from fusegen.core.row_dimensions import Over
 from fusegen.core.scans import CUMPROD, SCANS, Scan
@@ -12,7 +14,7 @@ from fusegen.core.term import Program, SpecCall, names
 def row_statements(
     spec: Spec,  # whose rows are reduced
     program: Program,  # of eager's operations
-    stored: Level,  # what its result belongs to; a row's has no dimensions of the row, unless they are kept
+    of_rows: Collection[int],  # the results that are a row's: without its dimensions, unless they are kept
 ) -> tuple[str, ...]:
     """Return the lines of a function body that returns the values of a program."""
     assert spec.over is not None
@@ -29,8 +31,8 @@ def row_statements(
         lines.append(f"{each.name} = {places} == {each.name}")
     lines += printer.steps(program)
     values = [printer.text(result) for result in program.results]
-    if stored is not Level.ELEMENT and not spec.over.keeps:
-        values = [f"torch.squeeze({value}, {dims})" for value in values]
+    for k in () if spec.over.keeps else of_rows:
+        values[k] = f"torch.squeeze({values[k]}, {dims})"
     return (*lines, f"return {', '.join(values)}")
 
 

@@ -61,8 +61,7 @@ def _reached(module: str, device: str, files: Mapping[str, str]) -> str:
 
 def _compiled(module: str, sources: Mapping[str, str], device: str) -> Iterator[str]:
     yield from (text for name, text in sources.items() if name not in {SHARED, *OTHER[device]})
-    of = runtime_text
-    marks = (mark for mark in (of.BITMASK, of.ROWS, of.PARTS, of.CHANNELS, of.WINDOWS) if mark in module)
+    marks = (mark for mark in runtime_text.FORMS if mark in module)
     [header, *_] = runtime_text.BINDINGS[next(marks, "CPU_SOURCE")]
     yield f'#include "{header}"\n'
 

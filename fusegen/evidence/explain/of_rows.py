@@ -15,7 +15,8 @@ from fusegen.evidence.explain.records import Record, head_record
 
 LOOP = "Loop {} over the elements of a row"
 PICK = "Step {}, of the element that the index picks"
-BEHIND = "Behind it, once a row"
+BEHIND, BEFORE = "Behind it, once a row", "Once a row, before the loops"
+STORED = "Stored once a row: {}"
 READ = f"{LENGTH} is the number of elements of a row, and {SHARE} its inverse."
 SAME_BITS = (
     "Sums are added in an order that the length of a row decides: it has the same bits in any batch."
@@ -26,18 +27,25 @@ SAME_BITS = (
 class Loop:
     """A loop over the elements of a row."""
 
-    number: int  # its place in the pass, from 1
+    number: int  # its place in the pass, from 1; 0 if it is no loop, and reads values of rows
     picks: bool  # whether it is of the element that an index picks alone
     steps: tuple[Let, ...]  # what it computes of each element; what it reduces is a step, too
     stored: tuple[tuple[str, Term], ...]  # what the last loop stores, each with its name
+    row_stored: tuple[tuple[str, Term], ...]  # the same of results that are values of rows beside these
     behind: tuple[Let, ...]  # what follows once a row
 
 
 def loops(of: CompiledRows, which: Pass) -> tuple[Loop, ...]:
     """Return the loops of a pass, in order."""
     gradients = tuple(f"gradient of {of.schedules.forward.inputs[k]}" for k in of.outputs)
-    outputs = (of.spec.results or ("y",)) if which is Pass.FORWARD else gradients
-    found = [_loop(k, phase, outputs) for k, phase in enumerate(of.schedules[which].phases, 1)]
+    results = of.spec.results or ("y",)
+    of_rows = [results[k] for k in of.row_results] if of.is_mixed else []
+    values = tuple(name for name in results if name not in of_rows)
+    outputs = gradients if which is Pass.BACKWARD else values
+    made = of.schedules[which]
+    found = [_loop(k, phase, outputs) for k, phase in enumerate(made.phases, not made.loads)]
+    stored = zip(of_rows, map(Name, made.sums), strict=False)  # no gradient is one
+    found[-1] = replace(found[-1], row_stored=tuple(stored))
     if of.scans and found[1:]:  # what is scanned is stored in the loop that scans it
         *found, scan, last = found
         steps = dict.fromkeys((*scan.steps, *last.steps))
@@ -57,9 +65,9 @@ def _loop(number: int, phase: Phase, outputs: tuple[str, ...]) -> Loop:
         for name, result in zip(phase.values, row.results, strict=True)
         if result != Name(name)
     )
-    stored = () if phase.folds else tuple(zip(outputs, elements.results, strict=True))
+    stored = () if phase.folds or phase.loads else tuple(zip(outputs, elements.results, strict=True))
     steps = tuple(let for let in (*elements.lets, *folded) if let.term != Name(let.name))
-    return Loop(number, phase.picks, steps, stored, (*row.lets, *named))
+    return Loop(number, phase.picks, steps, stored, (), (*row.lets, *named))
 
 
 def written_rows(of: CompiledRows, form: str) -> str:
@@ -76,11 +84,19 @@ def written_rows(of: CompiledRows, form: str) -> str:
 
 
 def _written(loop: Loop, style: Format) -> Iterator[str]:
-    yield from ("", style.word(PICK.format(loop.number) if loop.picks else LOOP.format(loop.number)), "")
+    if loop.number:
+        yield from (
+            "",
+            style.word(PICK.format(loop.number) if loop.picks else LOOP.format(loop.number)),
+            "",
+        )
     yield from named(style, loop.steps)
     yield from (style.line(f"{name} = {style.term(result)}") for name, result in loop.stored)
+    if loop.row_stored:
+        shown = (name if Name(name) == of else f"{name} = {style.term(of)}" for name, of in loop.row_stored)
+        yield from ("", style.word(STORED.format(", ".join(shown))))
     if loop.behind:
-        yield from ("", style.word(BEHIND), "")
+        yield from ("", style.word(BEHIND if loop.number else BEFORE), "")
         yield from named(style, loop.behind)
 
 
@@ -95,6 +111,6 @@ def row_records(of: CompiledRows) -> Iterator[Record]:
                 "part": title,
                 "number": loop.number,
                 "steps": {let.name: plain(let.term) for let in loop.steps},
-                "stored": {name: plain(result) for name, result in loop.stored},
+                "stored": {name: plain(result) for name, result in (*loop.stored, *loop.row_stored)},
                 "behind": {let.name: plain(let.term) for let in loop.behind},
             }

@@ -132,8 +132,7 @@ class RowEvaluator:
                 drawn = subject.within(name, subject.drawn(name, shape, generator))
                 drawn = drawn if name in subject.indices else drawn.to(dtype)
                 columns.append(subject.laid(drawn) if drawn.shape == shape else drawn)
-        of_value = subject.of_value(shape)
-        incoming = (normal(of_value, generator, dtype).to(dtype) for _ in subject.results or ("y",))
+        incoming = (normal(each, generator, dtype).to(dtype) for each in subject.of_values(shape))
         return tuple(columns), tuple(incoming)
 
     def results(self, function: Function | None, tensors: Columns, incoming: Columns) -> Columns:

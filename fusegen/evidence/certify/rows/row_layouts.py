@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -20,8 +21,8 @@ def apart(rows: Tensor) -> Tensor:
     return rows.transpose(0, -1).contiguous().transpose(0, -1)
 
 
-def dropping(function: Function, over: Over | None) -> Function:
-    """Return a function of rows without the dimensions of size 1 that its values of rows keep."""
+def dropping(function: Function, over: Over | None, of_rows: Collection[int]) -> Function:
+    """Return a function without the dimensions of size 1 that its results that are values of rows keep."""
     if over is None or not over.keeps:
         return function
 
@@ -31,7 +32,7 @@ def dropping(function: Function, over: Over | None) -> Function:
         whole = made if several else (made,)
         first = over.first % whole[0].dim()
         own = tuple(range(first, first + over.count if over.count else whole[0].dim()))
-        found = tuple(torch.squeeze(t, own) for t in whole)
+        found = tuple(torch.squeeze(t, own) if k in of_rows else t for k, t in enumerate(whole))
         return found if several else found[0]
 
     return call
@@ -51,7 +52,13 @@ def with_numbers(function: Function, numbers: dict[str, float], spec: Spec) -> F
         return of_channels
     if spec.over != Over(0):
         return lambda *tensors: function(*tensors, *own)
-    return lambda *rows: torch.stack([function(*row, *own) for row in zip(*rows, strict=True)])
+
+    def of_each(*rows: Tensor) -> Any:
+        made = [function(*row, *own) for row in zip(*rows, strict=True)]
+        several = isinstance(made[0], tuple)
+        return tuple(map(torch.stack, zip(*made, strict=True))) if several else torch.stack(made)
+
+    return of_each
 
 
 def _channels(rows: Tensor) -> Tensor:

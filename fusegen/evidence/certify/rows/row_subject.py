@@ -14,7 +14,6 @@ from torch import Generator, Tensor
 from fusegen.codegen import row_features
 from fusegen.codegen.render.forward_arguments import function_name
 from fusegen.compiler.row_kernels import CompiledRows
-from fusegen.core.folds import Level
 from fusegen.core.spec import Spec
 from fusegen.errors import NotAReference, OtherFunction
 from fusegen.evidence.certify.enclosures.ball_rows import values
@@ -40,7 +39,7 @@ class RowSubject(Subject):
     features: frozenset[str] = frozenset()  # the tensors that have one row for all
     by_channel: bool = False  # whether these have one value for several neighbours in a row
     is_grouped: bool = False  # whether a row is a group of a dimension, of which there is one here
-    once_a_row: bool = False  # whether it has one result a row
+    row_results: tuple[int, ...] = ()  # the places of results of which a row has one value
     of_row: frozenset[str] = frozenset()  # the tensors with a number for each row, which is a channel
     # the tensors that pick an element of each row, which have no gradient
     indices: frozenset[str] = frozenset()
@@ -67,10 +66,11 @@ class RowSubject(Subject):
             flat[-1] = (torch.arange(length) == flat[-1]).double()
         return values(RowBalls(self.program, self.params), flat, incoming, dtype)
 
-    def of_value(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the value for that of the first tensor."""
+    def of_values(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """Return the shape of each value for that of the first tensor."""
         first = self.over if self.over > 0 else len(shape) + self.over
-        return shape[:first] + (1,) * self.is_grouped if self.once_a_row else shape
+        of_row = shape[:first] + (1,) * self.is_grouped
+        return [of_row if k in self.row_results else shape for k in range(len(self.results or "y"))]
 
     def drawn(self, name: str, shape: tuple[int, ...], generator: Generator) -> Tensor:
         """Return a tensor besides the first one, for rows of a shape: in float64, normal, or integers."""
@@ -119,7 +119,7 @@ def of_module(compiled: CompiledRows, module: Any) -> RowSubject:
         promise="rows",
         reference=spec.reference,
         **_rows_of(compiled),
-        once_a_row=compiled.stored is not Level.ELEMENT,
+        row_results=compiled.row_results,
         indices=frozenset(each.name for each in spec.indices),
         finds=compiled.finds,
         results=spec.results,
@@ -129,7 +129,7 @@ def of_module(compiled: CompiledRows, module: Any) -> RowSubject:
     def at(params: dict[str, Fraction]) -> RowSubject:
         numbers = {name: float(value) for name, value in params.items()}
         kernels = module.KERNELS
-        eager_rows = dropping(kernels.where_they_are, spec.over)
+        eager_rows = dropping(kernels.where_they_are, spec.over, compiled.row_results)
         functions = kernels.rows_last(own), kernels.rows_last(eager_rows)
         given, plain = (with_numbers(function, numbers, spec) for function in functions)
         eager = reference(spec, whole.over, numbers) if spec.reference else plain

@@ -56,15 +56,15 @@ class WindowSubject(RowSubject):
         assert self.window is not None
         return (rows, *planes(self.window)[length])
 
-    def of_value(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def of_values(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return the shape of the result."""
         assert self.window is not None
-        return self.window.sizes(shape)
+        return [self.window.sizes(shape)]
 
     def drawn(self, name: str, shape: tuple[int, ...], generator: Generator) -> Tensor:
         """Return a tensor besides the first one, for planes of a shape."""
         front = self.in_front[self.program.inputs.index(name)]
-        return normal(shape if front else self.of_value(shape), generator, torch.float64)
+        return normal(shape if front else self.of_values(shape)[0], generator, torch.float64)
 
 
 def planes(window: Window) -> dict[int, tuple[int, ...]]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -119,13 +120,15 @@ def _first(
 
 
 def _is_result(part: Pointwise, of: Growing) -> bool:
-    """Tell if a value may be another result of a region: one of rows, of its shape and dtype."""
-    if not part.is_value or part.is_fold or is_mask(part.node) or of.is_turned:
-        return False
-    if of.rows is None or of.rows.layer:
-        return False
+    """Tell if a value may be another result of a region of rows: of its shape, or one of each row."""
     own = value_of(part.node)
-    return same_shape(own, of.result) and bool(own.dtype == of.result.dtype)
+    if not part.is_value or is_mask(part.node) or of.is_turned or own.dtype != of.result.dtype:
+        return False
+    if (of.rows is not None and of.rows.layer) or of.has_pool or of.drops:
+        return False
+    if part.is_fold or SMALLER * elements(own) <= elements(of.result):
+        return True  # unless it is found to be no value of a row
+    return of.rows is not None and same_shape(own, of.result)
 
 
 def elements(of: Tensor) -> int:
@@ -135,8 +138,13 @@ def elements(of: Tensor) -> int:
 
 def same_shape(one: Tensor, other: Tensor) -> bool:
     """Return True if two tensors have one shape for every size of the inputs, as far as is known."""
-    pairs = zip(one.shape, other.shape, strict=False)
-    return one.dim() == other.dim() and all(statically_known_true(a == b) for a, b in pairs)
+    return same_sizes(one.shape, other.shape)
+
+
+def same_sizes(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Return True if two shapes are one for every size of the inputs, as far as is known."""
+    pairs = zip(one, other, strict=False)
+    return len(one) == len(other) and all(statically_known_true(a == b) for a, b in pairs)
 
 
 def read(parts: Sequence[Pointwise]) -> list[fx.Node]:

@@ -1,10 +1,11 @@
 """The maximal pointwise regions of a graph.
 
-A region has one result, and every other value in it is read in the region only. So no path leaves a region
-and comes back, and its kernel can run where the result is computed. All its values have the shape of the
-result, or an eighth of its elements or fewer: such a value is computed again for each element that it is
-broadcast to. A region may reduce rows where the table of operators says so: then its values have the shape
-of what is reduced, and its result may be a value of each row. Or it pools windows, once.
+A region has one result, and every other value in it is read in the region only; one of rows may have
+another result, of each element or of each row. So no path leaves a region and comes back, and its kernel
+can run where the result is computed. All its values have the shape of the result, or an eighth of its
+elements or fewer: such a value is computed again for each element that it is broadcast to. A region may
+reduce rows where the table of operators says so: then its values have the shape of what is reduced, and its
+result may be a value of each row. Or it pools windows, once.
 """
 
 import ast
@@ -15,7 +16,7 @@ from typing import Any
 from torch import fx
 
 from fusegen.models.lift.labels import Known, label_of, plain
-from fusegen.models.lift.regions.growing import grown, read, same_shape
+from fusegen.models.lift.regions.growing import grown, read, same_shape, same_sizes
 from fusegen.models.lift.regions.pointwise import LABEL, Pointwise, is_mask, numbers_of, pointwise
 from fusegen.models.lift.regions.region import Region
 from fusegen.models.reader.aten_calls import value_of
@@ -75,7 +76,7 @@ def _ends(of: Region) -> Iterator[fx.Node]:
     """Yield the reduced values that have to end a region, as no kernel reads what is there besides them."""
     result = value_of(of.result)
     is_turned = of.result not in of.of_rows and not same_shape(result, of.whole)
-    yield from (*_ends_of_batch(of), *_early(of))
+    yield from (*_ends_of_batch(of), *_early(of), *_ends_of_results(of))
     for part in of.parts:
         own = value_of(part.node)
         is_reduced = part.reduces in of.of_rows
@@ -89,6 +90,19 @@ def _ends(of: Region) -> Iterator[fx.Node]:
     pools = {part.node for part in of.parts if part.is_pool}
     if behind & of.pooled - pools:
         yield from pools
+
+
+def _ends_of_results(of: Region) -> Iterator[fx.Node]:
+    """Yield other results that are neither of the shape of the last one nor values of its rows."""
+    sizes, dims = of.whole.shape, of.rows.dims if of.rows else ()
+    kept = [1 if d in dims else size for d, size in enumerate(sizes)]
+    shapes = (kept, [size for d, size in enumerate(sizes) if d not in dims])
+    for node in of.others:
+        own, is_value = value_of(node), node in of.of_rows and of.result not in of.of_rows
+        if is_value and any(same_sizes(own.shape, shape) for shape in shapes):
+            continue
+        if node in of.of_rows or not same_shape(own, value_of(of.result)):
+            yield node
 
 
 def _ends_of_batch(of: Region) -> Iterator[fx.Node]:

@@ -97,9 +97,12 @@ class Region:
 
     @property
     def restored(self) -> tuple[Any, ...]:
-        """The index that gives a result of a value a row the dimensions of size 1 that eager's has."""
-        value, whole = value_of(self.result), self.whole
-        if self.rows is None or self.result not in self.of_rows or value.dim() < whole.dim():
+        """The index that gives its result the dimensions of size 1 that eager's has."""
+        return self.restored_of(self.result)
+
+    def restored_of(self, node: fx.Node) -> tuple[Any, ...]:
+        """Return the same of any result; none of elements, or where eager's has no such dimensions."""
+        if self.rows is None or node not in self.of_rows or value_of(node).dim() < self.whole.dim():
             return ()
         return (*[slice(None)] * self.rows.dims[0], *[None] * len(self.rows.dims))
 

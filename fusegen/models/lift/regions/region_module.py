@@ -32,16 +32,21 @@ class OfRows:
 
     along: int  # how many tensors, the last ones, run along the channels
     groups: tuple[int, ...]  # the number of groups, if the kernels have some
-    restored: tuple[Any, ...]  # the index of the result in which it has the dimensions of eager's
+    # for each result, the index in which it has the dimensions of eager's; empty where it has them
+    restored: tuple[tuple[Any, ...], ...]
 
     def called(
         self, run: Callable[..., Any], tensors: tuple[Tensor, ...], numbers: tuple[float, ...]
     ) -> Any:
-        """Return the result of kernels as eager has it."""
+        """Return the results of kernels as eager has them."""
         first = len(tensors) - self.along
         views = (each[(..., *[None] * (tensors[0].dim() - 2))] for each in tensors[first:])
         made = run(*tensors[:first], *views, *numbers, *self.groups)
-        return made[self.restored] if self.restored else made
+        if not any(self.restored):
+            return made
+        several = made if isinstance(made, tuple) else (made,)
+        found = tuple(t[at] if at else t for t, at in zip(several, self.restored, strict=True))
+        return found if len(found) > 1 else found[0]
 
 
 def of_rows(region: Region) -> OfRows | None:
@@ -49,7 +54,7 @@ def of_rows(region: Region) -> OfRows | None:
     if not region.reduces:
         return None
     groups = (plain(region.rows.groups),) if region.rows and region.rows.groups else ()
-    return OfRows(len(region.along), groups, region.restored)
+    return OfRows(len(region.along), groups, tuple(map(region.restored_of, region.results)))
 
 
 class Imported(nn.Module):

@@ -57,7 +57,13 @@ struct Team {
 
   template <class PHASE>
   __device__ __forceinline__ void phase(const Row& row, const Units& units, Values& p, int turn) {
-    if constexpr (PHASE::PICKS) {
+    if constexpr (STORES_ROW<PHASE, F>) {
+      each_row_result<PHASE, F>(p, [&](int k, double value) {
+        if (places.lane == 0 && active) store_result(*row.data[k], value);
+      });
+    } else if constexpr (LOADS_ROW<PHASE, F>) {
+      load_row<PHASE, F>(row, p);
+    } else if constexpr (PHASE::PICKS) {
       run_picked<PHASE, F>(row, p, [&](int k) { return F::OF_ROW >> k & 1 ? *row.data[k] : row.at(k, row.picked); });
     } else if constexpr (PHASE::STORES && F::ONCE_A_ROW) {
       M<PHASE> out[PHASE::RESULTS];

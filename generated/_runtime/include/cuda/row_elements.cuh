@@ -9,6 +9,7 @@
 #include "launcher.h"
 #include "row_picks.h"
 #include "row_places.h"
+#include "row_results.h"
 
 namespace fusegen {
 namespace {
@@ -31,7 +32,7 @@ struct Places {
 };
 
 template <class F>
-constexpr int OWN_INPUTS = F::INPUTS - count_of(F::OF_FEATURES);  // that a row has for itself
+constexpr int OWN_INPUTS = F::INPUTS - ROW_RESULTS<F> - count_of(F::OF_FEATURES);  // that a row has for itself
 
 // The places of a thread's elements in their row, where phases read them.
 template <class F, typename T>
