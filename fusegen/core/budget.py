@@ -41,6 +41,7 @@ FUNCTION_ULPS: Mapping[Device, Mapping[str, float]] = {
     Device.CPU: {
         "tanh": 0.75, "erf": 1.0, "exp": 1.0, "expm1": 1.0, "gauss": 1.0,
         "log": 0.5, "log1p": 0.5, "log2": 0.5, "exp2": 0.5, "sin": 0.5, "cos": 0.5,
+        "sinpi": 0.5, "cospi": 0.5,
         "sigmoid": 1.0, "x_sigmoid": 1.05, "times_tanh_softplus": 1.1, "softplus": 1.6, "times_ndtr": 1.85,
         **_ARITHMETIC,
     },

@@ -27,6 +27,7 @@ from fusegen.algebra.simplify.roots import (
     slope_of_root,
     square_less_number,
 )
+from fusegen.algebra.simplify.turns import of_turns
 from fusegen.core.term import Term
 
 
@@ -45,7 +46,8 @@ def _split(name: str, apply: Callable[[Term], Term | None], *ops: str, always: b
 
 
 SPLITS = (
-    _split("sign in front", sign_in_front, "tanh", "erf", "sin", always=True),
+    _split("sine of turns", of_turns, "sin", "cos", always=True),
+    _split("sign in front", sign_in_front, "tanh", "erf", "sin", "sinpi", always=True),
     _split("tanh of softplus by exponentials", tanh_of_softplus, "exp", always=True),
     _split("log of a sum of exponentials", log_of_sum, "exp", always=True),
     _split("log of a quotient of one plus exp", log_of_quotient, "log", always=True),
