@@ -67,6 +67,8 @@ CELLS: list[tuple[Device, int, Known, Method]] = [
     (CUDA, 32, {"fast": True}, FLOAT),
     (CUDA, 32, {"piecewise_pays": True}, Piecewise(Grid.UNIFORM, FLOAT)),
     (CUDA, 32, LOST, FINE),
+    (CUDA, 32, LOST | {"has_turns": True}, DOUBLE),
+    (CPU, 32, LOST | {"has_turns": True}, DOUBLE),
     (CUDA, 32, LOST | {"plain_double_ok": True}, FINE),
     (CUDA, 32, LOST | {"has_params": True, "plain_double_ok": True}, FINE_PLAIN),
     (CUDA, 32, LOST | PARAMS, AtDefaults(FINE, DOUBLE)),

@@ -14,7 +14,8 @@ from fusegen.compiler.estimates import Formula
 from fusegen.core import budget
 from fusegen.core.facts import Excess
 from fusegen.core.interval import Point
-from fusegen.core.ir import Kernel
+from fusegen.core.ir import Kernel, operations
+from fusegen.core.ops import TURNS
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.roundoff import NORMAL, Errors
 from fusegen.numerics.roundoff.results import NEAR_LARGEST
@@ -30,9 +31,12 @@ def tolerated(kernel: Kernel) -> Allowed:
     """Return the errors up to which float is a method: the budget, or eager's there if that is larger.
 
     Of several tensors twice eager's, as `certify` judges a box. Of one tensor eager's and two roundings, as
-    long as digits are left.
+    long as digits are left. Of sines of turns, whose arguments are exact in double, the budget alone.
     """
-    return _allowed(kernel, budget.ALL_LOST, budget.ALL_LOST)
+    if not TURNS.isdisjoint(operations(kernel)):
+        return _allowed(kernel, 0.0, budget.FLOAT_ENOUGH[kernel.device.like])
+    most = budget.ALL_LOST[kernel.device.like]
+    return _allowed(kernel, most, most)
 
 
 def contract(kernel: Kernel) -> Allowed:
@@ -51,7 +55,7 @@ def _allowed(
 
     def allowed(formula: Formula) -> Column:
         eager = formula.eager_at(kernel)
-        if len(formula.declared.inputs) > 1:
+        if len(formula.declared.inputs) > 1 and no_yardstick:
             return np.maximum(least, eager * budget.OF_A_BOX)
         large = np.abs(np.array(formula.sample(kernel).reals)) > NEAR_LARGEST
         fails = (eager >= no_yardstick) & ~large
