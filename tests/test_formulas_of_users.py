@@ -26,11 +26,9 @@ WIDE_DTYPES = (torch.float32, torch.float64)
 DTYPES = {"cpu": EVERY_DTYPE, "cuda": WIDE_DTYPES}
 # outputs that break the contract still, as eager's do: of each formula the dtypes and the output
 BROKEN: dict[str, dict[str, str]] = {
-    "sinc": {"bfloat16": "value"},  # sin(pi x) at whole x, where pi is rounded to one float
-    "colu": {"float32": "value, gradient of x", "float64": "gradient of x"},
-    "scaled_erfc": {"float32": "gradient of x", "float64": "gradient of x"},
+    "scaled_erfc": {"float64": "gradient of x"},
 }
-ONLY_ON_CPU = {("scaled_erfc", "float32")}
+ONLY_ON_CPU: set[tuple[str, str]] = set()
 
 
 @pytest.fixture(scope="module")

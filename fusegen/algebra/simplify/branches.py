@@ -19,16 +19,29 @@ def by_sign(term: Term) -> Iterator[Term]:
     parts = set(walk(term))
     for condition in _conditions(term):
         holds, fails = _values(condition, holds=True), _values(condition, holds=False)
-        if parts.isdisjoint(holds):
-            continue
         opposite = call(OPPOSITE[condition.op], *condition.args)
+        both = parts.isdisjoint(holds)  # selections alone have branches that NaN goes through
         sides = (
             _known(term, {condition: True, opposite: False}, holds),
-            _known(term, {condition: False}, fails),
+            _known(term, {condition: False} | ({opposite: True} if both else {}), fails),
         )
         shorter = [over_common_factor(side) for side in sides]
         if any(shorter):
             yield call("where", condition, *(new or old for new, old in zip(shorter, sides, strict=True)))
+
+
+def within_choices(term: Term) -> Term | None:
+    """Return a selection at a single number without those of its branches by the same condition.
+
+    `where(x == 0, 1, sin(x) / where(x == 0, 1, x))` is how authors keep a gradient from 0 / 0; the divisor
+    hides that the sine is divided by its argument. Other conditions share a function of a selection.
+    """
+    match term:
+        case Apply("where", (Apply("eq" | "ne") as condition, a, b)):
+            holds, fails = ({condition: truth} for truth in (True, False))
+            found = call("where", condition, _known(a, holds, {}), _known(b, fails, {}))
+            return None if found == term else found
+    return None
 
 
 def _conditions(term: Term) -> Iterator[Apply]:
@@ -51,11 +64,11 @@ def _values(condition: Apply, *, holds: bool) -> dict[Term, Term]:
     return below | {call("relu", a): ZERO} if holds else below
 
 
-def _known(term: Term, truths: Mapping[Term, bool], values: Mapping[Term, Term]) -> Term:
+def _known(term: Term, truths: Mapping[Apply, bool], values: Mapping[Term, Term]) -> Term:
     """Return a term with known values in place of functions, and known branches of selections."""
     if term in values:
         return values[term]
     match term:
-        case Apply("where", (condition, a, b)) if condition in truths:
+        case Apply("where", (condition, a, b)) if isinstance(condition, Apply) and condition in truths:
             return _known(a if truths[condition] else b, truths, values)
     return rebuild(term, lambda part: _known(part, truths, values))

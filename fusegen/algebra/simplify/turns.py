@@ -10,7 +10,7 @@ from fusegen.algebra.simplify.monomials import Product, product_of, sum_of, sum_
 from fusegen.algebra.simplify.patterns import constant
 from fusegen.core.term import Apply, Term, call
 
-PI = constant(call("pi")).value
+PI = product_of(constant(call("pi"))).coefficient
 
 
 def of_turns(term: Term) -> Term | None:
