@@ -87,9 +87,9 @@ struct Forward : Elementwise<1, 1, Scalars, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_forward(in[0], p.alpha, p.scalar1))
 };
-// float32 and 16-bit: the formula in double, since float exceeds the error budget.
+// 16-bit: the formula in double, since float exceeds the error budget.
 struct Backward : Elementwise<2, 1, Scalars, 1> {
-  using Methods = ByWidth<Formula<double>, Formula<double>, Formula<double>>;
+  using Methods = ByWidth<Formula<double>, Formula<float>, Formula<double>>;
   FUSEGEN_ELEMENT(out[0] = snake_backward(in[0], in[1], p.alpha))
 };
 }}  // namespace fusegen

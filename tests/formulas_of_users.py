@@ -76,6 +76,7 @@ FORMULAS = {
                    "torch.sinc"),
     "sine_of_turns": of_one("sin(2 * pi * f * x)", TURNS, "Tancik 2020, Fourier features", f=1.5),
     "cosine_of_turns": of_one("cos(x * pi / 2)", TURNS, "Tancik 2020, Fourier features"),
+    "cosine_of_shifted_turns": of_one("cos(x * pi / 2 + pi)", TURNS, "Tancik 2020, Fourier features"),
     "raised_cosine": of_one("0.5 * (1 + cos(pi * x))", TURNS, "Behler, Parrinello 2007"),
     "sinc_guarded": of_one("where(x == 0, 1, sin(x) / where(x == 0, 1, x))",
                            signed(*SMALL, *AROUND_ONE, 4.3, 9.7), "unnormalised sinc"),

@@ -16,6 +16,7 @@ from fusegen.core.facts import Excess
 from fusegen.core.interval import Point
 from fusegen.core.ir import Kernel, operations
 from fusegen.core.ops import TURNS
+from fusegen.core.targets import Device
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.roundoff import NORMAL, Errors
 from fusegen.numerics.roundoff.results import NEAR_LARGEST
@@ -31,12 +32,15 @@ def tolerated(kernel: Kernel) -> Allowed:
     """Return the errors up to which float is a method: the budget, or eager's there if that is larger.
 
     Of several tensors twice eager's, as `certify` judges a box. Of one tensor eager's and two roundings, as
-    long as digits are left. Of sines of turns, whose arguments are exact in double, the budget alone.
+    long as digits are left; where double costs little, as long as eager is a yardstick. Of sines of turns,
+    whose arguments are exact in double, the budget alone.
     """
-    if not TURNS.isdisjoint(operations(kernel)):
+    found = operations(kernel)
+    if not TURNS.isdisjoint(found):
         return _allowed(kernel, 0.0, budget.FLOAT_ENOUGH[kernel.device.like])
-    most = budget.ALL_LOST[kernel.device.like]
-    return _allowed(kernel, most, most)
+    if kernel.device.like is Device.CPU and budget.IN_LIBRARY.isdisjoint(found):
+        return contract(kernel)
+    return _allowed(kernel, budget.ALL_LOST, budget.ALL_LOST)
 
 
 def contract(kernel: Kernel) -> Allowed:

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
+from fusegen.algebra.nan_propagation import becomes_nan
 from fusegen.algebra.simplify.differences import over_common_factor
 from fusegen.algebra.simplify.monomials import ZERO, negated
-from fusegen.core.term import Apply, Term, call, rebuild, walk
+from fusegen.core.term import Apply, Term, call, names, rebuild, walk
 
 OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 
@@ -16,14 +17,18 @@ def by_sign(term: Term) -> Iterator[Term]:
     """
     if not (isinstance(term, Apply) and term.op in ("add", "sub")):
         return
-    parts = set(walk(term))
-    for condition in _conditions(term):
+    parts, conditions = set(walk(term)), tuple(_conditions(term))
+    for condition in conditions:
         holds, fails = _values(condition, holds=True), _values(condition, holds=False)
         opposite = call(OPPOSITE[condition.op], *condition.args)
-        both = parts.isdisjoint(holds)  # selections alone have branches that NaN goes through
+        otherwise = {condition: False}
+        if parts.isdisjoint(holds):
+            if opposite not in conditions or not _is_nan_with(term, condition):
+                continue
+            otherwise[opposite] = True
         sides = (
             _known(term, {condition: True, opposite: False}, holds),
-            _known(term, {condition: False} | ({opposite: True} if both else {}), fails),
+            _known(term, otherwise, fails),
         )
         shorter = [over_common_factor(side) for side in sides]
         if any(shorter):
@@ -53,6 +58,11 @@ def _conditions(term: Term) -> Iterator[Apply]:
                 if condition not in seen:
                     seen.add(condition)
                     yield condition
+
+
+def _is_nan_with(term: Term, condition: Apply) -> bool:
+    """Return True if a term is NaN where a name of a condition is, of which neither side holds then."""
+    return all(becomes_nan(term, {name}) for name in names(condition))
 
 
 def _values(condition: Apply, *, holds: bool) -> dict[Term, Term]:
