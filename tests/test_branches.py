@@ -73,7 +73,7 @@ OTHERS = {
     "no relu": X + call("where", BELOW, 0, X),
     "nothing cancels": RELU + call("where", BELOW, 0, call("exp", X)),
     "another part": call("relu", Name("y")) * X + call("where", BELOW, 0, X),
-    "a number of NaN": call("where", ABOVE, Y, 0) + call("where", BELOW, 3 * Y, 0) - Y,
+    "a number of NaN": call("where", ABOVE, Y * Y, 0) + call("where", BELOW, 3 * Y * Y, 0) - Y,
     "no sum": call("where", BELOW, 0, RELU),
 }
 
