@@ -250,6 +250,7 @@ EXAMPLES = {
     ("geglu", Pass.BACKWARD, CPU, "float32"): SINGLE_RESULT,
     ("geglu", Pass.BACKWARD, CPU, "bfloat16"): Verified(FLOAT, DOUBLE),
     ("tanh_gelu_mish_silu_sigmoid", Pass.BACKWARD, CPU, "float32"): FINE,
+    ("snake", Pass.BACKWARD, CPU, "float32"): FLOAT,  # in double the sine is scalar
 }
 
 
@@ -281,6 +282,21 @@ def test_a_gradient_is_computed_in_float_where_eagers_errors_are_as_large(
         assert known.single.ulp > budget.FLOAT_ENOUGH[device]
         assert found.plan[Pass.BACKWARD, device, "float32"] == method
         assert known.float_ok is (method == FLOAT)
+
+
+@pytest.mark.parametrize(
+    ("formula", "method"),
+    [
+        ("sin(2 * pi * f * x)", DOUBLE),  # f x is rounded in float
+        ("f + sin(pi * x)", FLOAT),
+        ("f * exp(x * x) * erfc(x)", DOUBLE),  # the gradient of eager is no yardstick
+    ],
+)
+def test_what_is_no_yardstick_costs_double_on_the_cpu(tmp_path: Path, formula: str, method: Method) -> None:
+    spec = tmp_path / "one.yaml"
+    head = "name: one\nsummary: One.\ninputs: {x: {}}\nparams: {f: 1.5}\n"
+    spec.write_text(f"{head}formula: {formula}\n")
+    assert build.compiled_file(spec).plan[Pass.BACKWARD, Device.CPU, "float32"] == method
 
 
 # --- the C++ type of a method ---------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from fusegen.core.cubic import UNIFORM, UniformGrid, fits
 from fusegen.core.dtypes import ELEMENTS, maths
 from fusegen.core.facts import Curves, Estimate, Excess, Facts, Missed
 from fusegen.core.interval import Point
-from fusegen.core.ir import Body, Kernel, Math, Word, calls, operations
+from fusegen.core.ir import Body, Kernel, Math, Word, calls, depend, operations
 from fusegen.core.method import Arithmetic, Both, Pass, Variant
 from fusegen.core.ops import TRANSCENDENTAL, TURNS
 from fusegen.core.spec import Spec
@@ -184,7 +184,7 @@ class _Pass:
 
     def float_ok(self, estimates: Mapping[Device, Estimate]) -> dict[Device, bool]:
         """By device, True if float is accurate enough; turns of a scalar are exact in double only."""
-        if self.has_turns and self.in_double.params:
+        if depend(self.in_double, TURNS, self.in_double.params):
             return dict.fromkeys(Device, False)
         found = {device: device not in estimates or estimates[device].float_ok for device in Device}
         if 32 not in self.widths:  # no result on CUDA keeps more than 16 bits
