@@ -142,7 +142,7 @@ FORMULAS = {
     "mu_law_inverse_written": of_one("sign(x) * (256**abs(x) - 1) / 255", signed(*SMALL, *AROUND_ONE), ITU),
     "log1mexp": of_one("log(1 - exp(x))", tuple(-x for x in POSITIVE), MAECHLER),
     "log1mexp_abs": of_one("log(1 - exp(-abs(x)))", EVERY, MAECHLER),
-    "scaled_erfc": of_one("exp(x * x) * erfc(x)", (*SMALL, *AROUND_ONE, 4.3, *(-x for x in AROUND_ONE)),
+    "scaled_erfc": of_one("exp(x * x) * erfc(x)", (*POSITIVE, *(-x for x in AROUND_ONE)),
                            "scipy.special.erfcx"),
     "hypot": of_several("sqrt(x * x + y * y)", "x y", pairs(EVERY, ORDINARY), "Moler, Morrison 1983"),
     "phi_2": of_one("(exp(x) - 1 - x) / x**2", signed(*SMALL[1:], *AROUND_ONE, *LARGE[:-2]),

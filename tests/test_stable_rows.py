@@ -256,7 +256,7 @@ IDENTICAL = {  # a formula that a row of the search matches
     "common factor": "x / (x * x + 2) - x**3 / (x * x + 2)**2",
     "apart by sign": "where(x > 0, relu(x) / (1 + square(relu(x))), 0) - 2 * x**3",
     "power series next to 0": "x - sin(x)",
-    "asymptotic series": "exp(x * x) * erfc(x)",
+    "scaled erfc as a polynomial": "exp(x * x) * erfc(x)",
     "root of squares": "sqrt(4 * x * x + 9)",
     "powers of squares": "x * x / (sqrt(x * x + 2) * (x * x + 2))",
     "quotient by a square": "3 * x / (x * x + 2)",
