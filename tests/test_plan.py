@@ -299,6 +299,15 @@ def test_what_is_no_yardstick_costs_double_on_the_cpu(tmp_path: Path, formula: s
     assert build.compiled_file(spec).plan[Pass.BACKWARD, Device.CPU, "float32"] == method
 
 
+def test_a_formula_is_in_single_words_where_these_lose_no_more_than_eager(tmp_path: Path) -> None:
+    """With half as much again two functions that cancel were further off than certify allows."""
+    spec = tmp_path / "one.yaml"
+    formula = "m * ndtr(m / s) + s * exp(-0.5 * (m / s)**2) / sqrt(2 * pi)"
+    spec.write_text(f"name: one\nsummary: One.\ninputs: {{m: {{}}, s: {{}}}}\nformula: {formula}\n")
+    plan = build.compiled_file(spec).plan
+    assert [plan[which, CPU, "float32"] for which in Pass] == [FLOAT, SINGLE_RESULT]
+
+
 # --- the C++ type of a method ---------------------------------------------------------------------------
 
 TYPES: list[tuple[Method, int, Device, str]] = [
