@@ -12,9 +12,6 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
 from math import gcd
-from typing import Any
-
-from mpmath import mp
 
 from fusegen.algebra.simplify.constants import snapped
 from fusegen.algebra.simplify.differences import factored, moves
@@ -32,6 +29,7 @@ from fusegen.algebra.simplify.monomials import (
 )
 from fusegen.core.term import Apply, Name, Number, Term, call, names, size
 from fusegen.numerics.reals.laurent_series import Expansion, expansion
+from fusegen.numerics.reals.scaled_erfc import ABOVE, BESIDE, polynomial
 
 LARGEST = 64  # operations and operands of a sum that is expanded
 LARGE = 2.0**512  # a coefficient of no polynomial
@@ -44,8 +42,6 @@ RADII = (
 )  # up to which one is used
 MOST_TERMS = 20  # of a polynomial
 LEFT = 2.0**-58
-# from where on e^(x²) erfc(x) is a polynomial in 1 - 8 / (x + 3), and of how many terms
-ABOVE, BESIDE, FAR_TERMS, DIGITS = 1, 3, 28, 40
 Group = tuple[Product, list[Product], list[Product]]
 
 
@@ -175,18 +171,4 @@ def _above_one(a: Term) -> Term:
     """Return the polynomial over a + 1/2."""
     x = call("clamp_min", a, ABOVE)  # finite where it is not taken, too
     turned = 1 - (2 * (ABOVE + BESIDE)) * call("reciprocal", x + BESIDE)  # from -1 to 1
-    return _horner(_coefficients(), turned) * call("reciprocal", x + Number(Fraction(1, 2)))
-
-
-@lru_cache(maxsize=1)
-def _coefficients() -> list[Fraction]:
-    """Return the polynomial that interpolates (x + 1/2) e^(x²) erfc(x) at Chebyshev's nodes."""
-
-    def scaled(turned: Any) -> Any:
-        if turned == 1:
-            return 1 / mp.sqrt(mp.pi)
-        x = 2 * (ABOVE + BESIDE) / (1 - turned) - BESIDE
-        return (x + mp.mpf(1) / 2) * mp.exp(x * x) * mp.erfc(x)
-
-    with mp.workdps(DIGITS):
-        return [Fraction(mp.nstr(c, DIGITS)) for c in reversed(mp.chebyfit(scaled, [-1, 1], FAR_TERMS))]
+    return _horner(polynomial(), turned) * call("reciprocal", x + Number(Fraction(1, 2)))

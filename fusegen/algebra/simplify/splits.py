@@ -29,7 +29,7 @@ from fusegen.algebra.simplify.roots import (
     slope_of_root,
     square_less_number,
 )
-from fusegen.algebra.simplify.turns import of_turns
+from fusegen.algebra.simplify.sines_of_turns import of_turns
 from fusegen.core.term import Term
 
 
