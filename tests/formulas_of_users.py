@@ -29,6 +29,7 @@ def signed(*points: float) -> tuple[float, ...]:
 SMALL = (1.3e-30, 1.1e-9, 3.7e-6, 1.03e-4, 1.7e-3, 0.0123)
 AROUND_ONE = (0.0731, 0.26, 0.51, 0.83, 0.997, 1.003, 1.61, 2.7)
 LARGE = (4.3, 9.7, 17.3, 33.1, 71.9, 88.9, 130.0)
+TURNS = (0.5, 0.9921875, 1.0, -1.0, 2.0, 2.5, 472.484, -472.5, 1e9, 0.26, -0.0123, 3.7e-6)
 HUGE = (1.7e3, 2.3e5, 4.1e8, 3.3e12, 2.9e18)
 EVERY = signed(*SMALL, *AROUND_ONE, *LARGE, *HUGE)
 POSITIVE = (*SMALL, *AROUND_ONE, *LARGE, *HUGE)
@@ -73,6 +74,16 @@ FORMULAS = {
     "pelu": of_one("where(x >= 0, a / b * x, a * (exp(x / b) - 1))", EVERY, "Trottier 2017", a=1.3, b=0.7),
     "sinc": of_one("where(x == 0, 1, sin(pi * x) / (pi * x))", signed(*SMALL, *AROUND_ONE, 4.3, 9.7),
                    "torch.sinc"),
+    "sine_of_turns": of_one("sin(2 * pi * f * x)", TURNS, "Tancik 2020, Fourier features", f=1.5),
+    "cosine_of_turns": of_one("cos(x * pi / 2)", TURNS, "Tancik 2020, Fourier features"),
+    "cosine_of_shifted_turns": of_one("cos(x * pi / 2 + pi)", TURNS, "Tancik 2020, Fourier features"),
+    "raised_cosine": of_one("0.5 * (1 + cos(pi * x))", TURNS, "Behler, Parrinello 2007"),
+    "sinc_guarded": of_one("where(x == 0, 1, sin(x) / where(x == 0, 1, x))",
+                           signed(*SMALL, *AROUND_ONE, 4.3, 9.7), "unnormalised sinc"),
+    "expected_improvement": of_several(
+        "m * ndtr(m / s) + s * exp(-0.5 * (m / s)**2) / sqrt(2 * pi)", "m s",
+        pairs((*ORDINARY, -5.5), (0.51, 1.003, 2.7)), "Jones et al. 1998",
+    ),
     "sinc_plain": of_one("sin(x) / x", signed(*SMALL, *AROUND_ONE, 4.3, 9.7), "unnormalised sinc"),
     "softsign_p": of_one("x / (p + abs(x))", EVERY, "Bergstra 2009", p=1.3),
     "colu": of_one("x / (1 - x * exp(-(x + exp(x))))", EVERY, "Vagerwal 2021, arXiv:2112.12078"),
@@ -131,7 +142,7 @@ FORMULAS = {
     "mu_law_inverse_written": of_one("sign(x) * (256**abs(x) - 1) / 255", signed(*SMALL, *AROUND_ONE), ITU),
     "log1mexp": of_one("log(1 - exp(x))", tuple(-x for x in POSITIVE), MAECHLER),
     "log1mexp_abs": of_one("log(1 - exp(-abs(x)))", EVERY, MAECHLER),
-    "scaled_erfc": of_one("exp(x * x) * erfc(x)", (*SMALL, *AROUND_ONE, 4.3, *(-x for x in AROUND_ONE)),
+    "scaled_erfc": of_one("exp(x * x) * erfc(x)", (*POSITIVE, *(-x for x in AROUND_ONE)),
                            "scipy.special.erfcx"),
     "hypot": of_several("sqrt(x * x + y * y)", "x y", pairs(EVERY, ORDINARY), "Moler, Morrison 1983"),
     "phi_2": of_one("(exp(x) - 1 - x) / x**2", signed(*SMALL[1:], *AROUND_ONE, *LARGE[:-2]),

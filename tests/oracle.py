@@ -220,6 +220,8 @@ PRIMITIVES: dict[str, Primitive] = {
     ),
     "sin": Primitive(mpmath.sin, (mpmath.cos,), (math.pi,)),
     "cos": Primitive(mpmath.cos, (lambda x: -mpmath.sin(x),), (math.pi / 2,)),
+    "sinpi": Primitive(mpmath.sinpi, (lambda x: mpmath.pi * mpmath.cospi(x),), (1.0, 1.5)),
+    "cospi": Primitive(mpmath.cospi, (lambda x: -mpmath.pi * mpmath.sinpi(x),), (1.0, 1.5)),
     "tanh": Primitive(mpmath.tanh, (_sech2,)),
     "erf": Primitive(mpmath.erf, (_bell,)),
     "erfc": Primitive(_erfc, (lambda x: -_bell(x),), (26.5, 27.2, 32.0)),

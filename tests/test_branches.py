@@ -16,7 +16,7 @@ from fusegen.algebra.simplify.powers import even_power_of_abs
 from fusegen.core.term import Apply, Name, Program, Term, call, walk
 from fusegen.numerics.reals import Reals
 
-X = Name("x")
+X, Y = Name("x"), Name("y")
 RELU, ABS, SQUARE = call("relu", X), call("abs", X), call("square", X)
 BELOW, ABOVE = X <= 0, X > 0
 
@@ -61,10 +61,19 @@ def test_what_is_false_of_a_number_may_be_false_of_nan() -> None:
     assert RELU not in {*walk(found.args[1])}
 
 
+def test_selections_by_opposite_conditions_are_known_together() -> None:
+    """Neither holds of NaN, which gives the last branches; a sum that is NaN may take the others."""
+    term = call("where", ABOVE, Y, X) + call("where", BELOW, 3 * Y, X) - Y
+    found = [after for after in by_sign(term) if isinstance(after, Apply)]
+    assert {after.args[0] for after in found} == {ABOVE, BELOW}
+    assert all({ABOVE, BELOW}.isdisjoint(walk(side)) for after in found for side in after.args[1:])
+
+
 OTHERS = {
     "no relu": X + call("where", BELOW, 0, X),
     "nothing cancels": RELU + call("where", BELOW, 0, call("exp", X)),
     "another part": call("relu", Name("y")) * X + call("where", BELOW, 0, X),
+    "a number of NaN": call("where", ABOVE, Y * Y, 0) + call("where", BELOW, 3 * Y * Y, 0) - Y,
     "no sum": call("where", BELOW, 0, RELU),
 }
 

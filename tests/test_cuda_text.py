@@ -84,6 +84,7 @@ FORMULAS = {
     "sqrt": "sqrt(x) + rsqrt(x) + reciprocal(x) + x / (1 + abs(x))",
     "where": "where(x > 0.1, x * pi, e * x - 0.3)",
     "sin": "2 + sin(x) * cos(x) + sign(x) / 7",
+    "turns": "sin(pi * x) + cos(2 * pi * x + 0.3 * pi)",
     "bounds": "clamp(x, -0.1, 0.7) + minimum(x, 0.3) + maximum(x, 0.9) + relu6(x)",
     "eager": "where(x > 0.1, x * pi, e * x - 0.3)",
 }

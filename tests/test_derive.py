@@ -44,6 +44,7 @@ TORCH: dict[str, Function] = {
     "exp": torch.exp, "exp2": torch.exp2, "expm1": torch.expm1,
     "log": torch.log, "log2": torch.log2, "log1p": torch.log1p,
     "sin": torch.sin, "cos": torch.cos, "tanh": torch.tanh, "erf": torch.erf, "erfc": torch.erfc,
+    "sinpi": lambda x: torch.sin(math.pi * x), "cospi": lambda x: torch.cos(math.pi * x),
     "ndtr": torch.special.ndtr, "sigmoid": torch.sigmoid,
     "softplus": lambda x: F.softplus(x, threshold=100.0),
     "soft_sign": F.softsign, "tanh_shrink": F.tanhshrink, "tanh_of_exp": lambda x: torch.tanh(torch.exp(x)),

@@ -303,6 +303,7 @@ LIMITS = {
     ("sin(x)", INF): (math.nan, math.nan),
     ("x * sin(x)", INF): (math.nan, math.nan),
     ("cos(2 * pi * x / 3)", INF): (math.nan, math.nan),  # -1/2 at every even power of 2
+    ("cos(2 * pi * x)", INF): (math.nan, math.nan),  # 1 at every whole number
     ("sin(x) / x", INF): (0.0, 0.0),
     ("x + square(sin(x))", INF): (INF, math.nan),
     ("log(x)", INF): (INF, 0.0),

@@ -43,6 +43,7 @@ def of(*results: Apply) -> Program:
         (of(call("tanh", X)), set()),
         (of(call("sin", X)), set()),  # NaN is right: there is no limit
         (of(X * call("sin", X)), set()),
+        (of(call("cospi", X), call("sinpi", X)), set()),  # 1 and 0 at every large number
         (of(call("sigmoid_slope", X) * (X * X * X)), {"clamp_min", "clamp_max"}),  # its cube is finite
         (of(X - X), {"clamp_to_lowest", "clamp_to_highest"}),
         (of(X * X - X * X * X), set()),  # grows

@@ -103,7 +103,7 @@ def test_a_header_compiles_alone(name: str, tmp_path: Path) -> None:
 FUNCTIONS = [
     *(name for name in HEADERS if name.startswith("functions/")),
     *(f"cpu/{name}.h" for name in ("exponential", "hyperbolic", "logarithm", "logistic", "mish", "normal")),
-    *(f"cpu/{name}.h" for name in ("roots", "trigonometric", "exp_below", "selections")),
+    *(f"cpu/{name}.h" for name in ("roots", "trigonometric", "turns", "exp_below", "selections")),
 ]
 
 

@@ -244,6 +244,12 @@ def test_a_logarithm_grows_without_bound(name: str, limit: float | None) -> None
     assert TrialLimits(program).at(0, "x", INF, {}) == limit
 
 
+def test_a_cosine_of_turns_has_no_limit() -> None:
+    """It is 1 at every large double."""
+    program = Program(("x",), (), (), (call("cos", 2 * call("pi") * Name("x")),))
+    assert TrialLimits(program).at(0, "x", INF, {}) is None
+
+
 def test_a_limit_is_found_once_for_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = TrialLimits(Program(("x",), (), (), (call("tanh", Name("x")),)))
     assert limits.at(0, "x", INF, {"x": 1.0}) == 1.0

@@ -69,6 +69,8 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "log1p": mpmath.log1p,
     "sin": mpmath.sin,
     "cos": mpmath.cos,
+    "sinpi": mpmath.sinpi,
+    "cospi": mpmath.cospi,
     "tanh": mpmath.tanh,
     "erf": mpmath.erf,
     "erfc": mpmath.erfc,
@@ -271,7 +273,7 @@ def test_a_range_holds_what_floats_give_at_the_ends(name: str, spelt: dict[str, 
 # how many units of the last place of a float the C++ may be off where the value is a normal number;
 # 2 is the math library's, and what is not named is rounded once
 ULPS = {
-    **dict.fromkeys("exp exp2 expm1 log log2 log1p sin cos tanh erf pow".split(), 2),
+    **dict.fromkeys("exp exp2 expm1 log log2 log1p sin cos sinpi cospi tanh erf pow".split(), 2),
     "erfc": 3, "cube": 1, "rsqrt": 1, "softplus": 1, "soft_sign": 1, "tanh_shrink": 3, "ndtr": 3,
     "times_ndtr": 3, "times_ndtr_slope": 3, "sigmoid_slope": 0.6, "tanh_of_exp_slope": 6,
     "scaled_hypot": 1, "scaled_hypot_slope": 1.75,
@@ -327,6 +329,8 @@ def test_special_values_are_treated_as_pytorch_does(name: str, spelt: dict[str, 
     )
     own["soft_sign"] = torch.nn.functional.softsign
     own["tanh_shrink"] = torch.nn.functional.tanhshrink
+    own["sinpi"] = lambda x: torch.sin(math.pi * x.fmod(2.0))
+    own["cospi"] = lambda x: torch.cos(math.pi * x.fmod(2.0))
     own["clamp_to_lowest"] = lambda x: x.clamp(min=-(2.0**126))
     own["clamp_to_highest"] = lambda x: x.clamp(max=2.0**126)
     special = torch.tensor(

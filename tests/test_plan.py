@@ -67,6 +67,8 @@ CELLS: list[tuple[Device, int, Known, Method]] = [
     (CUDA, 32, {"fast": True}, FLOAT),
     (CUDA, 32, {"piecewise_pays": True}, Piecewise(Grid.UNIFORM, FLOAT)),
     (CUDA, 32, LOST, FINE),
+    (CUDA, 32, LOST | {"has_turns": True}, DOUBLE),
+    (CPU, 32, LOST | {"has_turns": True}, DOUBLE),
     (CUDA, 32, LOST | {"plain_double_ok": True}, FINE),
     (CUDA, 32, LOST | {"has_params": True, "plain_double_ok": True}, FINE_PLAIN),
     (CUDA, 32, LOST | PARAMS, AtDefaults(FINE, DOUBLE)),
@@ -248,6 +250,7 @@ EXAMPLES = {
     ("geglu", Pass.BACKWARD, CPU, "float32"): SINGLE_RESULT,
     ("geglu", Pass.BACKWARD, CPU, "bfloat16"): Verified(FLOAT, DOUBLE),
     ("tanh_gelu_mish_silu_sigmoid", Pass.BACKWARD, CPU, "float32"): FINE,
+    ("snake", Pass.BACKWARD, CPU, "float32"): FLOAT,  # in double the sine is scalar
 }
 
 
@@ -279,6 +282,32 @@ def test_a_gradient_is_computed_in_float_where_eagers_errors_are_as_large(
         assert known.single.ulp > budget.FLOAT_ENOUGH[device]
         assert found.plan[Pass.BACKWARD, device, "float32"] == method
         assert known.float_ok is (method == FLOAT)
+
+
+@pytest.mark.parametrize(
+    ("formula", "method"),
+    [
+        ("sin(2 * pi * f * x)", DOUBLE),  # f x is rounded in float
+        ("f + sin(pi * x)", FLOAT),
+        ("f * exp(x * x) * erfc(x)", DOUBLE),  # the gradient of eager is no yardstick
+    ],
+)
+def test_what_is_no_yardstick_costs_double_on_the_cpu(tmp_path: Path, formula: str, method: Method) -> None:
+    spec = tmp_path / "one.yaml"
+    head = "name: one\nsummary: One.\ninputs: {x: {}}\nparams: {f: 1.5}\n"
+    spec.write_text(f"{head}formula: {formula}\n")
+    assert build.compiled_file(spec).plan[Pass.BACKWARD, Device.CPU, "float32"] == method
+
+
+def test_a_formula_is_in_single_words_where_these_lose_no_more_than_eager(tmp_path: Path) -> None:
+    """With half as much again two functions that cancel were further off than certify allows."""
+    spec = tmp_path / "one.yaml"
+    formula = "m * ndtr(m / s) + s * exp(-0.5 * (m / s)**2) / sqrt(2 * pi)"
+    spec.write_text(f"name: one\nsummary: One.\ninputs: {{m: {{}}, s: {{}}}}\nformula: {formula}\n")
+    found = build.compiled_file(spec)
+    assert [found.plan[which, CPU, "float32"] for which in Pass] == [FLOAT, SINGLE_RESULT]
+    # as the density's slope cancels against that of its integral
+    assert "out[1] = grad * normal<SINGLE_RESULT>(t);" in build.text_of(found, "cpu")
 
 
 # --- the C++ type of a method ---------------------------------------------------------------------------

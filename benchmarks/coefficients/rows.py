@@ -218,6 +218,7 @@ def half_erf(s: Any) -> Any:
 with mp.workdps(DIGITS):
     ZERO = mp.findroot(lambda s: mills(s) - s / mp.sqrt(2 * mp.pi), 0.75)
     POWER = mp.log(4)
+    TURN = (mp.pi / 4) ** 2
 ROWS = {
     "exp_double": Row(((CPU_EXP, 0),), exp_rest, of_exp, -HALF, HALF, -61, kind="double"),
     "exp_float": Row(((CPU_EXP, 1),), mp.exp, relative(mp.exp), -HALF, HALF, -25, given=2),
@@ -246,6 +247,19 @@ ROWS = {
     ),
     "cosine": Row(
         (("cpu/trigonometric.h", 1),), lambda z: mp.cos(mp.sqrt(z)), one, 0, 1, -36, "series", "double"
+    ),
+    "sine_of_turns": Row(
+        (("cpu/turns.h", 0),),
+        lambda z: mp.sin(mp.sqrt(z)) / mp.sqrt(z),
+        one,
+        0,
+        TURN,
+        -57,
+        "series",
+        "double",
+    ),
+    "cosine_of_turns": Row(
+        (("cpu/turns.h", 1),), lambda z: mp.cos(mp.sqrt(z)), one, 0, TURN, -59, "series", "double"
     ),
     "erf_double": Row(((CPU_NORMAL, 0),), erf_rest, lambda s: s, 0, 0.83**2, -56, kind="double"),
     "erfc_double": Row(

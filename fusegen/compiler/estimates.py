@@ -26,6 +26,7 @@ from fusegen.core.method import Both, Pass
 from fusegen.core.targets import Device
 from fusegen.core.term import Program, Term
 from fusegen.lower import lower, uniforms
+from fusegen.lower.tails import PRESCALED
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.reals import Reals
 from fusegen.numerics.roundoff import Errors, blamed, errors, evaluated
@@ -102,7 +103,8 @@ class Formula:
         """Return the terms of a program without steps in which results lose their digits in float."""
         stepwise, terms = one_operation_a_step(constants_folded(attached(program)))
         kernel = self._in_float(stepwise, incoming)
-        steps = blamed(kernel, self.sample(kernel), with_uniforms(self.params, stepwise), LOST)
+        found = blamed(kernel, self.sample(kernel), with_uniforms(self.params, stepwise), LOST)
+        steps = {step.removesuffix(PRESCALED) for step in found}  # of the step that is prescaled
         if set(kernel.inputs) <= {*self.declared.inputs, incoming}:
             steps |= first_beyond(kernel, self._of_every_size(kernel, incoming))
         return frozenset(terms[step] for step in steps if step in terms)

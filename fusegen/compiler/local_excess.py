@@ -14,7 +14,9 @@ from fusegen.compiler.estimates import Formula
 from fusegen.core import budget
 from fusegen.core.facts import Excess
 from fusegen.core.interval import Point
-from fusegen.core.ir import Kernel
+from fusegen.core.ir import Kernel, operations
+from fusegen.core.ops import TURNS
+from fusegen.core.targets import Device
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.roundoff import NORMAL, Errors
 from fusegen.numerics.roundoff.results import NEAR_LARGEST
@@ -30,9 +32,24 @@ def tolerated(kernel: Kernel) -> Allowed:
     """Return the errors up to which float is a method: the budget, or eager's there if that is larger.
 
     Of several tensors twice eager's, as `certify` judges a box. Of one tensor eager's and two roundings, as
-    long as digits are left.
+    long as digits are left; where double costs little, as long as eager is a yardstick. Of sines of turns,
+    whose arguments are exact in double, the budget alone.
     """
-    return _allowed(kernel, budget.ALL_LOST, budget.ALL_LOST)
+    return _tolerated(kernel, budget.OF_A_BOX)
+
+
+def as_eager(kernel: Kernel) -> Allowed:
+    """Return the errors of eager, or the budget: of several tensors, not twice as large."""
+    return _tolerated(kernel, 1.0)
+
+
+def _tolerated(kernel: Kernel, of_a_box: float) -> Allowed:
+    found = operations(kernel)
+    if not TURNS.isdisjoint(found):
+        return _allowed(kernel, 0.0, budget.FLOAT_ENOUGH[kernel.device.like])
+    if kernel.device.like is Device.CPU and budget.IN_LIBRARY.isdisjoint(found):
+        return _allowed(kernel, budget.NO_YARDSTICK, budget.FLOAT_ENOUGH[Device.CPU], of_a_box)
+    return _allowed(kernel, budget.ALL_LOST, budget.ALL_LOST, of_a_box)
 
 
 def contract(kernel: Kernel) -> Allowed:
@@ -46,13 +63,14 @@ def _allowed(
     # that both overflow
     no_yardstick: float,
     instead: float,  # that one
+    of_a_box: float = budget.OF_A_BOX,  # of eager's error, what a function of several tensors is allowed
 ) -> Allowed:
     least = budget.FLOAT_ENOUGH[kernel.device.like]
 
     def allowed(formula: Formula) -> Column:
         eager = formula.eager_at(kernel)
-        if len(formula.declared.inputs) > 1:
-            return np.maximum(least, eager * budget.OF_A_BOX)
+        if len(formula.declared.inputs) > 1 and no_yardstick:
+            return np.maximum(least, eager * of_a_box)
         large = np.abs(np.array(formula.sample(kernel).reals)) > NEAR_LARGEST
         fails = (eager >= no_yardstick) & ~large
         return np.where(fails, instead, np.maximum(least, eager + 2 * budget.ROUNDING_ULP))

@@ -20,9 +20,9 @@ from fusegen.core.cubic import UNIFORM, UniformGrid, fits
 from fusegen.core.dtypes import ELEMENTS, maths
 from fusegen.core.facts import Curves, Estimate, Excess, Facts, Missed
 from fusegen.core.interval import Point
-from fusegen.core.ir import Body, Kernel, Math, Word, calls, operations
+from fusegen.core.ir import Body, Kernel, Math, Word, calls, depend, operations
 from fusegen.core.method import Arithmetic, Both, Pass, Variant
-from fusegen.core.ops import TRANSCENDENTAL
+from fusegen.core.ops import TRANSCENDENTAL, TURNS
 from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
 from fusegen.core.term import Program
@@ -77,6 +77,7 @@ class _Pass:
         self.params = with_uniforms(of.formula.params, *of.programs)
         self.in_double = self.kernel(Device.CUDA, Variant.DOUBLE)
         self.unary = cost.is_unary(self.in_double, which.arity)
+        self.has_turns = not TURNS.isdisjoint(operations(self.in_double))
 
     def kernel(self, device: Device, variant: Variant) -> Kernel:
         return self.of.kernels[self.which, device, variant]
@@ -106,14 +107,17 @@ class _Pass:
             estimates=estimates,
             grid=grid,
             curves=self.of.curves[self.which],
+            has_turns=self.has_turns,
             in_single_words=(self.which, Device.CPU, Variant.SINGLE_RESULT) in self.of.kernels,
             **self.in_16_bits(in_16_bits),
         )
 
     def piecewise_pays(self) -> bool:
         """Return True if a piecewise cubic computes float32 results in less time on CUDA."""
-        return self.approximate(32) and cost.piecewise_pays(
-            self.kernel(Device.CUDA, Variant.FLOAT), self.which.arity
+        return (
+            self.approximate(32)
+            and not self.has_turns
+            and cost.piecewise_pays(self.kernel(Device.CUDA, Variant.FLOAT), self.which.arity)
         )
 
     def approximate(self, bits: int) -> bool:
@@ -179,7 +183,9 @@ class _Pass:
         return lambda point: fitted(point[self.of.formula.declared.inputs[0]])
 
     def float_ok(self, estimates: Mapping[Device, Estimate]) -> dict[Device, bool]:
-        """By device, True if float is accurate enough."""
+        """By device, True if float is accurate enough; turns of a scalar are exact in double only."""
+        if depend(self.in_double, TURNS, self.in_double.params):
+            return dict.fromkeys(Device, False)
         found = {device: device not in estimates or estimates[device].float_ok for device in Device}
         if 32 not in self.widths:  # no result on CUDA keeps more than 16 bits
             found[Device.CUDA] |= self.float_ok_in_16_bits(estimates)

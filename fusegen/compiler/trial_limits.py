@@ -14,6 +14,7 @@ from fusegen.core.term import Program, applied
 
 NEAR = tuple(2.0**k for k in (3, 4, 5, 6, 7))  # where what has an infinite limit grows already
 WAY = tuple(2.0**k for k in (28, 36, 44, 60, 80, 100, 120))  # from there to an infinity
+BETWEEN = tuple(2.0**k + 0.37 for k in (12, 20, 28, 34, 40))  # whole numbers, where turns are whole, too
 FAR = tuple(2.0**k for k in (64, 256, 1000))  # where a logarithm doubles, too
 CONVERGED, LAST, GROWS = 2.0**-50, 3, 1.2  # how near the last values are, and by which factor others grow
 
@@ -43,6 +44,8 @@ class TrialLimits:
             return [self._exact.at(which, at)[max(output - 1, 0)] for at in points]
 
         limit = self._tendency(along(NEAR), along(WAY))
+        if not self._steady and limit is not None and limit != self._tendency(along(NEAR), along(BETWEEN)):
+            return None
         if limit is None and self._steady and math.isfinite((far := along(FAR))[0]):
             return tends(far)
         return limit

@@ -124,3 +124,5 @@ class Facts:
     # the pass with piecewise cubics for its unary segments, if that is accurate enough; of several tensors
     # only
     curves: Curves | None
+    # whether it has sines of turns, which may be 0 at every sample of a fit, so that none is tried
+    has_turns: bool = False

@@ -47,6 +47,7 @@ _LN2 = Fraction(
     "0.69314718055994530941723212145817656807550013436025525412068000949339362196969471"
     "56058633269964186875420014810205706857337"
 )
+_PI = call("pi")
 _HALF = Fraction(1, 2)
 
 # fmt: off
@@ -95,6 +96,8 @@ GRADIENTS: dict[str, Gradient] = {
     "log1p": Gradient(lambda g, y, x: (g / (x + 1),)),
     "sin": Gradient(lambda g, y, x: (g * call("cos", x),)),
     "cos": Gradient(lambda g, y, x: (-g * call("sin", x),)),
+    "sinpi": Gradient(lambda g, y, x: (g * (_PI * call("cospi", x)),)),
+    "cospi": Gradient(lambda g, y, x: (-g * (_PI * call("sinpi", x)),)),
     "tanh": Gradient(lambda g, y, x: (g * call("tanh_slope", x),)),
     "erf": Gradient(lambda g, y, x: (g * (_TWO_OVER_ROOT_PI * call("gauss", x)),),
                     eager=lambda g, y, x: (_IN_DOUBLE * call("exp", -call("square", x)) * g,)),

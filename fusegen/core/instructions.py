@@ -15,7 +15,7 @@ INSTRUCTIONS: dict[str, tuple[int, int]] = {
     "scaled_hypot_slope": (34, 24), "pow": (150, 150),
     "exp": (24, 3), "exp2": (10, 6), "expm1": (32, 14),
     "log": (24, 24), "log2": (24, 24), "log1p": (40, 40),
-    "sin": (22, 22), "cos": (22, 22), "tanh": (20, 15),
+    "sin": (22, 22), "cos": (22, 22), "sinpi": (18, 18), "cospi": (18, 18), "tanh": (20, 15),
     "erf": (21, 19), "erfc": (60, 17), "ndtr": (46, 15),
     "ndtr_tail": (44, 14),
     "sigmoid": (26, 7), "sigmoid_slope": (28, 7), "softplus": (32, 14), "tanh_slope": (29, 8),
@@ -60,7 +60,7 @@ IN_PLAIN_DOUBLE = {
     "sigmoid": ("logistic", 0), "sigmoid_slope": ("logistic", 4), "x_sigmoid": ("logistic", 2),
     "tanh": ("tanh", 8), "tanh_slope": ("tanh", 6), "ndtr_tail": ("tail", 0), "erfc": ("tail", 8),
     "times_ndtr": ("tail", 8), "times_ndtr_slope": ("tail", 14), "softplus": ("softplus", 0),
-    "sin": ("turn", 0), "cos": ("turn", 0),
+    "sin": ("turn", 0), "cos": ("turn", 0), "sinpi": ("turn", 0), "cospi": ("turn", 0),
 }  # fmt: skip
 OF_DOUBLE = 2
 ONE_AS_TWO = ("prescaled", "unscale", "narrow")  # what changes nothing there

@@ -10,7 +10,7 @@ Below `lower` this is all there is: constants are floats of the math type, every
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from ctypes import c_float
 from dataclasses import dataclass, field
 from enum import Enum
@@ -144,3 +144,16 @@ def operations(kernel: Kernel) -> tuple[str, ...]:
 def calls(kernel: Kernel) -> tuple[Call, ...]:
     """Return the operations of a kernel with their arguments, in the order written, with repetition."""
     return tuple(e for x in expressions(kernel) for e in parts(x) if isinstance(e, Call))
+
+
+def depend(kernel: Kernel, ops: Collection[str], names: Collection[str]) -> bool:
+    """Return True if an argument of one of some operations depends on one of some names."""
+    known = set(names)
+
+    def depends(value: Expr) -> bool:
+        return any(isinstance(part, Ref) and part.name in known for part in parts(value))
+
+    for let in kernel.lets:
+        if depends(let.value):
+            known.add(let.name)
+    return any(depends(call) for call in calls(kernel) if call.op in ops)

@@ -12,6 +12,7 @@ from fusegen.core.ops import on_host
 from fusegen.core.targets import Device
 from fusegen.core.term import Apply, Number, Program, names, walk
 from fusegen.lower.lowering import Lowering
+from fusegen.lower.scalar_powers import with_roots
 from fusegen.lower.tails import rescale_underflowing_products
 from fusegen.lower.words import DoubleWordLowering, Form
 
@@ -31,6 +32,7 @@ def lower(
     program = rescale_underflowing_products(program, incoming) if precise else program
     uniform = {let.name for let in uniforms(program)}
     scalars = (*program.params, *(let.name for let in program.lets if let.name in uniform))
+    program = with_roots(program, scalars)
     own = [let for let in program.lets if let.name not in uniform]
     lowering = Lowering(scalars, device, math)
     if precise:

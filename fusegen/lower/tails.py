@@ -17,6 +17,7 @@ TAILED = frozenset(
 )  # fmt: skip
 # what is c x (1 + o(2^-24)), and what is c (1 + o(2^-24)), for an x of at most e^-27
 LINEAR, LEVEL = frozenset(("erf", "tanh", "expm1", "log1p")), frozenset(("gauss",))
+PRESCALED = "_prescaled"  # behind the name of a step
 LEAST = -64  # where prescaling begins in float; in double it is further down
 
 
@@ -53,7 +54,7 @@ class _Prescaling(Ranges):
             self.varying.add(let.name)
         found = self.tail(let.term)
         if found is not None:
-            prescaled = self.fresh(f"{let.name}_prescaled")
+            prescaled = self.fresh(f"{let.name}{PRESCALED}")
             self.ranges[prescaled] = self.range(found[0])  # until it is unscaled, which it always is
             self.lets.append(Let(prescaled.name, found[0]))
             self.prescaled[let.name] = prescaled, found[1]

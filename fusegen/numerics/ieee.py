@@ -94,6 +94,11 @@ def _slope(x: float) -> float:
     return _logistic(x) * _logistic(-x)
 
 
+def _sinpi(x: float) -> float:
+    turned = math.remainder(x, 2.0)  # exact, as what follows
+    return math.sin(math.pi * (turned if abs(turned) <= 0.5 else math.copysign(1.0, turned) - turned))
+
+
 def _ndtr(x: float) -> float:
     return math.erfc(-x / ROOT_TWO) / 2
 
@@ -143,6 +148,7 @@ VALUES: dict[str, Callable[..., float]] = {
     "rsqrt": lambda x: _quotient(1.0, math.sqrt(x)), "pow": math.pow,
     "exp2": lambda x: 2.0**x, "log": _log,
     "log2": lambda x: _log(x, math.log2), "log1p": lambda x: -INFINITY if x == -1 else math.log1p(x),
+    "sinpi": _sinpi, "cospi": lambda x: _sinpi(0.5 - abs(math.fmod(x, 2.0))),
     "ndtr": _ndtr, "sigmoid": _logistic, "sigmoid_slope": _slope,
     "softplus": lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))),
     "tanh_slope": lambda x: 4 * _slope(2 * x), "tanh_shrink": _tanh_shrink,

@@ -47,7 +47,7 @@ def on_cuda_32(f: Facts) -> Method:
         if f.curves and f.curves.saves:
             return Segmented(FLOAT)
         return Piecewise(Grid.UNIFORM, FLOAT) if f.piecewise_pays else FLOAT
-    if not f.unary:
+    if not f.unary or f.has_turns:
         return Segmented(_exact(f)) if f.curves else _exact(f)
     fitted = Piecewise(Grid.OCTAVES, _exact(f) if f.has_params else DOUBLE)
     return AtDefaults(fitted, _exact(f)) if f.reads_params else fitted
@@ -79,7 +79,12 @@ def on_cpu_32(f: Facts) -> Method:
     """Float32 on the CPU: float if it is accurate enough, else cubics or double."""
     if f.float_ok[Device.CPU]:
         return SINGLE_RESULT if f.in_single_words else FLOAT
-    return Piecewise(Grid.OCTAVES, DOUBLE) if f.unary and not f.reads_params else DOUBLE
+    return Piecewise(Grid.OCTAVES, DOUBLE) if _is_fitted(f) else DOUBLE
+
+
+def _is_fitted(f: Facts) -> bool:
+    """Return True if cubics of one number give the results on the CPU."""
+    return f.unary and not (f.reads_params or f.has_turns)
 
 
 def on_cpu_16(f: Facts) -> Method:

@@ -163,8 +163,13 @@ inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by) {
 inline int __ffs(unsigned bits) { return __builtin_ffs(int(bits)); }
 
 // The sine and cosine of pi x.
-inline double cospi(double x) { return std::cos(x * 3.14159265358979324); }
-inline float sinpif(float x) { return float(std::sin(x * 3.14159265358979324)); }
+inline double sinpi(double x) {
+  const double turned = std::remainder(x, 2.0), near = std::copysign(1.0, turned) - turned;
+  return std::sin((std::fabs(turned) <= 0.5 ? turned : near) * 3.14159265358979324);
+}
+inline double cospi(double x) { return sinpi(0.5 - std::fabs(std::remainder(x, 2.0))); }
+inline float sinpif(float x) { return float(sinpi(double(x))); }
+inline float cospif(float x) { return float(cospi(double(x))); }
 
 template <typename To, typename From>
 To bits_as(From from) {

@@ -194,7 +194,9 @@ class _Clamped:
         """Return a term in which arguments of sines and cosines that depend on the name are finite."""
         term = rebuild(term, self.bounded)
         match term:
-            case Apply("sin" | "cos" as op, (argument,)) if self.groups.factored.depends(argument):
+            case Apply("sin" | "cos" | "sinpi" | "cospi" as op, (argument,)) if (
+                self.groups.factored.depends(argument)
+            ):
                 infinite = call("eq", call("abs", argument), INFINITE)
                 return call(op, call("where", infinite, 0, argument))  # no finite number is another one
         return term

@@ -26,6 +26,8 @@ CLAMPS: dict[str, Callable[[Any, Any], Any]] = {  # to a quarter of what overflo
     "clamp_to_lowest": lambda x, bound: np.maximum(x, -bound), "clamp_to_highest": np.minimum,
 }  # fmt: skip
 
+WAVES = {"sinpi": "sin", "cospi": "cos"}  # of turns, which are whole at every large number, in turn
+
 
 @dataclass(frozen=True)
 class Step:
@@ -157,7 +159,9 @@ class TakenApart:
                 case Name(name):
                     found = self.bound[name] if name in self.bound else self._leaf(name)
                 case Apply(op, args):
-                    found = self._step(op, tuple(self._place(arg, steps) for arg in args), steps)
+                    found = self._step(
+                        WAVES.get(op, op), tuple(self._place(arg, steps) for arg in args), steps
+                    )
                 case _:
                     raise AssertionError("compose has replaced every call of a spec")
             self.terms[term] = found

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
+from fusegen.algebra.nan_propagation import becomes_nan
 from fusegen.algebra.simplify.differences import over_common_factor
 from fusegen.algebra.simplify.monomials import ZERO, negated
-from fusegen.core.term import Apply, Term, call, rebuild, walk
+from fusegen.core.term import Apply, Term, call, names, rebuild, walk
 
 OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 
@@ -16,19 +17,36 @@ def by_sign(term: Term) -> Iterator[Term]:
     """
     if not (isinstance(term, Apply) and term.op in ("add", "sub")):
         return
-    parts = set(walk(term))
-    for condition in _conditions(term):
+    parts, conditions = set(walk(term)), tuple(_conditions(term))
+    for condition in conditions:
         holds, fails = _values(condition, holds=True), _values(condition, holds=False)
-        if parts.isdisjoint(holds):
-            continue
         opposite = call(OPPOSITE[condition.op], *condition.args)
+        otherwise = {condition: False}
+        if parts.isdisjoint(holds):
+            if opposite not in conditions or not _is_nan_with(term, condition):
+                continue
+            otherwise[opposite] = True
         sides = (
             _known(term, {condition: True, opposite: False}, holds),
-            _known(term, {condition: False}, fails),
+            _known(term, otherwise, fails),
         )
         shorter = [over_common_factor(side) for side in sides]
         if any(shorter):
             yield call("where", condition, *(new or old for new, old in zip(shorter, sides, strict=True)))
+
+
+def within_choices(term: Term) -> Term | None:
+    """Return a selection at a single number without those of its branches by the same condition.
+
+    `where(x == 0, 1, sin(x) / where(x == 0, 1, x))` is how authors keep a gradient from 0 / 0; the divisor
+    hides that the sine is divided by its argument. Other conditions share a function of a selection.
+    """
+    match term:
+        case Apply("where", (Apply("eq" | "ne") as condition, a, b)):
+            holds, fails = ({condition: truth} for truth in (True, False))
+            found = call("where", condition, _known(a, holds, {}), _known(b, fails, {}))
+            return None if found == term else found
+    return None
 
 
 def _conditions(term: Term) -> Iterator[Apply]:
@@ -42,6 +60,11 @@ def _conditions(term: Term) -> Iterator[Apply]:
                     yield condition
 
 
+def _is_nan_with(term: Term, condition: Apply) -> bool:
+    """Return True if a term is NaN where a name of a condition is, of which neither side holds then."""
+    return all(becomes_nan(term, {name}) for name in names(condition))
+
+
 def _values(condition: Apply, *, holds: bool) -> dict[Term, Term]:
     """Return the values of functions of what a condition compares with 0, where it holds or not."""
     a = condition.args[0]
@@ -51,11 +74,11 @@ def _values(condition: Apply, *, holds: bool) -> dict[Term, Term]:
     return below | {call("relu", a): ZERO} if holds else below
 
 
-def _known(term: Term, truths: Mapping[Term, bool], values: Mapping[Term, Term]) -> Term:
+def _known(term: Term, truths: Mapping[Apply, bool], values: Mapping[Term, Term]) -> Term:
     """Return a term with known values in place of functions, and known branches of selections."""
     if term in values:
         return values[term]
     match term:
-        case Apply("where", (condition, a, b)) if condition in truths:
+        case Apply("where", (condition, a, b)) if isinstance(condition, Apply) and condition in truths:
             return _known(a if truths[condition] else b, truths, values)
     return rebuild(term, lambda part: _known(part, truths, values))

@@ -213,7 +213,7 @@ def _relu(product: Product) -> tuple[Term, int] | None:
 def sign_in_front(term: Term) -> Term | None:
     """Return an odd function of a negative multiple as minus that of the positive one."""
     match term:
-        case Apply("tanh" | "erf" | "sin" as op, (a,)):
+        case Apply("tanh" | "erf" | "sin" | "sinpi" as op, (a,)):
             product = product_of(a)
             if product.coefficient < 0 and product.factors:
                 return negated(call(op, term_of(product.scaled(-ONCE))))

@@ -1,10 +1,10 @@
-"""Power series in place of functions that lose their digits: next to 0, and of e^(x²) erfc(x) far out.
+"""Polynomials in place of functions that lose their digits: next to 0, and of e^(x²) erfc(x) above 1.
 
 A polynomial leaves out less than `LEFT` of itself wherever it is used. It stays an approximation: the
 search alone takes one, for what a kernel computes, and never for what a proof takes as the formula.
 
-Source: Griewank and Walther 2008, Evaluating Derivatives, chapter 13; Olver et al. 2010, NIST Handbook of
-Mathematical Functions, 7.12.
+Source: Griewank and Walther 2008, Evaluating Derivatives, chapter 13; Shepherd and Laframboise 1981,
+Chebyshev Approximation of (1 + 2x) exp(x²) erfc(x) in 0 <= x < ∞, Mathematics of Computation 36.
 """
 
 from collections.abc import Iterator
@@ -27,9 +27,9 @@ from fusegen.algebra.simplify.monomials import (
     term_of,
     total,
 )
-from fusegen.algebra.simplify.patterns import constant
 from fusegen.core.term import Apply, Name, Number, Term, call, names, size
 from fusegen.numerics.reals.laurent_series import Expansion, expansion
+from fusegen.numerics.reals.scaled_erfc import ABOVE, BESIDE, polynomial
 
 LARGEST = 64  # operations and operands of a sum that is expanded
 LARGE = 2.0**512  # a coefficient of no polynomial
@@ -42,8 +42,6 @@ RADII = (
 )  # up to which one is used
 MOST_TERMS = 20  # of a polynomial
 LEFT = 2.0**-58
-FAR_OUT, FAR_TERMS = 8, 19  # the asymptotic series, from where on and how many terms: 2^-60 is left out
-OVER_ROOT_PI = constant(call("rsqrt", call("pi")))
 Group = tuple[Product, list[Product], list[Product]]
 
 
@@ -153,7 +151,7 @@ def _horner(coefficients: list[Fraction], x: Term) -> Term:
 
 
 def scaled_erfc(term: Term) -> Iterator[Term]:
-    """Yield the product e^(a²) erfc(a) by its asymptotic series where erfc(a) is too small."""
+    """Yield the product e^(a²) erfc(a) as a polynomial above 1, where its slope cancels."""
     if not (isinstance(term, Apply) and term.op in ("mul", "div", "neg")):
         return
     product = product_of(term)
@@ -166,18 +164,11 @@ def scaled_erfc(term: Term) -> Iterator[Term]:
                         continue
                     rest = product.without(max(i, j)).without(min(i, j))
                     by = term_of(rest) if more == Number(Fraction(0)) else term_of(rest) * call("exp", more)
-                    far = by * _asymptotic(a)
-                    yield call("where", call("gt", a, FAR_OUT), far, term)
+                    yield call("where", call("gt", a, ABOVE), by * _above_one(a), term)
 
 
-def _asymptotic(a: Term) -> Term:
-    """Return the sum of (-1)^k (2k - 1)!! / (2 a²)^k over a and the root of pi."""
-    over_a = call("reciprocal", call("clamp_min", a, FAR_OUT))  # finite where it is not taken, too
-    t = call("square", over_a)
-    numbers = [Fraction(1)]
-    for k in range(1, FAR_TERMS):
-        numbers.append(-numbers[-1] * (2 * k - 1) / 2)
-    whole: Term = Number(numbers[-1])
-    for c in reversed(numbers[:-1]):
-        whole = Number(c) + t * whole
-    return whole * over_a * OVER_ROOT_PI
+def _above_one(a: Term) -> Term:
+    """Return the polynomial over a + 1/2."""
+    x = call("clamp_min", a, ABOVE)  # finite where it is not taken, too
+    turned = 1 - (2 * (ABOVE + BESIDE)) * call("reciprocal", x + BESIDE)  # from -1 to 1
+    return _horner(polynomial(), turned) * call("reciprocal", x + Number(Fraction(1, 2)))

@@ -49,7 +49,7 @@ IDENTITIES = (
     Row("common factor", _one(over_common_factor)),
     Row("apart by sign", by_sign),
 )
-SERIES = (Row("power series next to 0", near_0), Row("asymptotic series", scaled_erfc))
+SERIES = (Row("power series next to 0", near_0), Row("scaled erfc as a polynomial", scaled_erfc))
 IN_RANGE = (
     Row("root of squares", root_of_squares),
     Row("powers of squares", powers_of_squares),

@@ -74,11 +74,20 @@ def quotient_by_growth(term: Term) -> Term | None:
 
 
 def _exponent(product: Product) -> Term | None:
-    """Return the u of q e^u, where u has names."""
-    match product.factors:
-        case (Factor(Apply("exp", (u,)), power),) if names(u):
-            return multiple(power, u)
-    return None
+    """Return the u of q e^u, where u has names; q may have them, too."""
+    place = _exponential(product)
+    return None if place is None else _argument(product.factors[place])
+
+
+def _exponential(product: Product) -> int | None:
+    """Return the place of the one exponential in a product, if its argument has names."""
+    found = [k for k, f in enumerate(product.factors) if isinstance(f.base, Apply) and f.base.op == "exp"]
+    return found[0] if len(found) == 1 and names(product.factors[found[0]].base) else None
+
+
+def _argument(factor: Factor) -> Term:
+    assert isinstance(factor.base, Apply)
+    return multiple(factor.power, factor.base.args[0])
 
 
 def _divided(product: Product, u: Term) -> Product:
@@ -86,7 +95,9 @@ def _divided(product: Product, u: Term) -> Product:
     own = _exponent(product)
     if own is not None:
         left = total(own, negated(u))
-        return Product(product.coefficient).times(product_of(call("exp", left) if names(left) else ONE))
+        place = _exponential(product)
+        assert place is not None
+        return product.without(place).times(product_of(call("exp", left) if names(left) else ONE))
     return product.times(product_of(call("exp", negated(u))))
 
 

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fusegen.algebra.simplify.branches import within_choices
 from fusegen.algebra.simplify.choices import (
     choices_by_one_condition,
     difference_of_relus,
     sign_in_front,
     slope_of_times_relu6,
 )
+from fusegen.algebra.simplify.exponentials import density
 from fusegen.algebra.simplify.logarithms import (
     difference_of_logs,
     log_cosh_in_parts,
@@ -27,6 +29,7 @@ from fusegen.algebra.simplify.roots import (
     slope_of_root,
     square_less_number,
 )
+from fusegen.algebra.simplify.sines_of_turns import of_turns
 from fusegen.core.term import Term
 
 
@@ -45,11 +48,13 @@ def _split(name: str, apply: Callable[[Term], Term | None], *ops: str, always: b
 
 
 SPLITS = (
-    _split("sign in front", sign_in_front, "tanh", "erf", "sin", always=True),
+    _split("sine of turns", of_turns, "sin", "cos", always=True),
+    _split("sign in front", sign_in_front, "tanh", "erf", "sin", "sinpi", always=True),
     _split("tanh of softplus by exponentials", tanh_of_softplus, "exp", always=True),
     _split("log of a sum of exponentials", log_of_sum, "exp", always=True),
     _split("log of a quotient of one plus exp", log_of_quotient, "log", always=True),
     _split("log of a root plus its argument", log_of_root_plus_argument, "log", always=True),
+    _split("density of the normal distribution", density, "exp", always=True),
     _split("quotient by a sum of exponentials", quotient_of_sums, "exp", always=True),
     _split("slope of a root", slope_of_root, "sqrt", "rsqrt", always=True),
     _split("difference of relus", difference_of_relus, "relu", always=True),
@@ -64,6 +69,7 @@ SPLITS = (
     _split("log of cosh", log_cosh_in_parts, "softplus", always=False),
     _split("log of exp minus one", log_of_expm1, "log", always=False),
     _split("quotient by a growing exponential", quotient_by_growth, "exp", always=False),
+    _split("choice within a choice", within_choices, "where", always=True),
     _split("choices by one condition", choices_by_one_condition, "where", always=False),
     _split("slope of a product with relu6", slope_of_times_relu6, "relu6", always=False),
 )

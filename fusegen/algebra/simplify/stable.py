@@ -93,6 +93,8 @@ OPTIONAL = (
     Rule("difference of squares", _SQUARE(_A) - _SQUARE(_B), (_A - _B) * (_A + _B)),
     Rule("one minus cosine", 1 - call("cos", _A), 2 * _SQUARE(call("sin", HALF * _A))),
     Rule("one plus cosine", 1 + call("cos", _A), 2 * _SQUARE(call("cos", HALF * _A))),
+    Rule("one minus cosine", 1 - call("cospi", _A), 2 * _SQUARE(call("sinpi", HALF * _A))),
+    Rule("one plus cosine", 1 + call("cospi", _A), 2 * _SQUARE(call("cospi", HALF * _A))),
     Rule("log of one minus exp", _LOG(-_EXPM1(_A)),
          call("where", _A < -1, _LOG1P(-_EXP(_A)), _LOG(-_EXPM1(_A)))),
 )  # fmt: skip

@@ -24,7 +24,7 @@ from fusegen.core.facts import Curve, Curves
 from fusegen.core.interval import Interval
 from fusegen.core.ir import Kernel, Math
 from fusegen.core.method import Both, Pass, Variant
-from fusegen.core.ops import ROWS, TRANSCENDENTAL
+from fusegen.core.ops import ROWS, TRANSCENDENTAL, TURNS
 from fusegen.core.ops.double_word import CURVE
 from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
@@ -111,6 +111,8 @@ class _Fitted:
         [result] = segment.results
         is_value = isinstance(result, Apply) and not ROWS[result.op].boolean
         if not is_value or not self.left or TRANSCENDENTAL.isdisjoint(applied(segment.terms)):
+            return False
+        if not TURNS.isdisjoint(applied(segment.terms)):  # 0 at every sample, it may be
             return False
         single = lower(CURVE, segment, Device.CUDA, Math.FLOAT, precise=True)
         if not savings.is_large(single):

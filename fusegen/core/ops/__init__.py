@@ -21,6 +21,7 @@ from fusegen.errors import counted
 
 OPS = {row.name: row for row in (*LANGUAGE, *FORMS)}
 ROWS = OPS | WORDS
+TURNS = frozenset(("sinpi", "cospi"))  # periodic in numbers of few bits, at which samples are alike
 TRANSCENDENTAL = frozenset(row.name for row in ROWS.values() if row.transcendental)
 # products that give what their first argument is: a double-word value of what an earlier function rounded
 PRODUCTS = tuple(row.name for row in ROWS.values() if row.words is Words.AS_FIRST)

@@ -24,6 +24,10 @@ FORMS = (
     Op("tanh_slope", X, lambda x: 1 / sympy.cosh(x) ** 2, always(0, 2),
        written=False, words=Words.DOUBLE,
        header="hyperbolic", transcendental=True, fast=True, single=True, bodies=(*WIDENED, *SINGLE_RESULT)),
+    Op("sinpi", X, lambda x: sympy.sin(sympy.pi * x), always(-1, 1), written=False, notation="sin(π {0})",
+       header="turns", transcendental=True),
+    Op("cospi", X, lambda x: sympy.cos(sympy.pi * x), always(-1, 1), written=False, notation="cos(π {0})",
+       header="turns", transcendental=True),
     Op("soft_sign", X, lambda x: x / (1 + sympy.Abs(x)), always(-1, 1), written=False,
        header="selections"),
     # 0 in front, as a difference is no -0

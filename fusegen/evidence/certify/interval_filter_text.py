@@ -82,6 +82,8 @@ PATTERNS = {
     "mul": "({} * {})",
     "div": "({} / {})",
     "neg": "(-{})",
+    "sinpi": "sin(pi<D>() * {})",
+    "cospi": "cos(pi<D>() * {})",
     # over the real numbers nothing rounds
     "fma": "({} * {} + {})",
     "quotient": "({} / {})",

@@ -117,7 +117,7 @@ ROWS: dict[str, Row] = {
     "reciprocal": lambda x: _divided(mp.mpf(1), x), "sqrt": _sqrt,
     "rsqrt": lambda x: _divided(mp.mpf(1), _sqrt(x)), "pow": _pow,
     "exp": _exp, "exp2": lambda x: _exp(x * mp.log(2)), "log": _log,
-    "sin": _wave(mp.sin), "cos": _wave(mp.cos),
+    "sin": _wave(mp.sin), "cos": _wave(mp.cos), "sinpi": _wave(mp.sinpi), "cospi": _wave(mp.cospi),
     "expm1": lambda x: mp.expm1(x) if abs(x) < 1 else _exp(x) - 1,
     "log2": lambda x: _log(x) / mp.log(2), "log1p": lambda x: mp.log1p(x) if abs(x) < 1 else _log(1 + x),
     "erf": lambda x: mp.erf(x) if abs(x) < 2**10 else mp.sign(x), "erfc": _erfc, "ndtr": _ndtr,

@@ -151,6 +151,8 @@ FUNCTIONS: dict[str, Callable[[Sequence[Any]], list[Any]]] = {
     "log1p": lambda s: _log([1 + s[0], *s[1:]]),
     "sin": lambda s: _sine_and_cosine(s)[0],
     "cos": lambda s: _sine_and_cosine(s)[1],
+    "sinpi": lambda s: _sine_and_cosine([mp.pi * c for c in s])[0],
+    "cospi": lambda s: _sine_and_cosine([mp.pi * c for c in s])[1],
     "tanh": _tanh,
     "sigmoid": _sigmoid,
     "softplus": _softplus,

@@ -139,7 +139,8 @@ def blamed(
         for end, reals in zip(graph.results, zip(*sample.reals, strict=True), strict=True):
             real = np.array(reals)
             ulp = result_errors(end, run, real)[0]
-            lost = (ulp > most) & ~(ulp <= _of_inputs(end, run) / FLOAT.unit(real))
+            near_zero = np.isfinite(run.values[end]) & (ulp <= _of_inputs(end, run) / FLOAT.unit(real))
+            lost = (ulp > most) & ~near_zero
             lost &= np.abs(real) <= NEAR_LARGEST
             largest, by = np.zeros(len(lost)), beyond.copy()
             for place, part in losses(end, run):

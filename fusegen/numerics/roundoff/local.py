@@ -137,6 +137,8 @@ SLOPES: dict[str, Callable[[Sequence[Column]], Sequence[Column | float]]] = {
     "narrow": lambda _: (1.0,),
     "sin": lambda args: (np.cos(args[0]),),  # a difference would step over periods of a large argument
     "cos": lambda args: (-np.sin(args[0]),),
+    "sinpi": lambda args: (math.pi * column("cospi", args),),
+    "cospi": lambda args: (-math.pi * column("sinpi", args),),
     "where": lambda args: (0.0, np.where(args[0] != 0, 1.0, 0.0), np.where(args[0] != 0, 0.0, 1.0)),
 }
 

@@ -31,9 +31,10 @@ from typing import Any
 
 from flint import arb, arb_series, ctx
 
-from fusegen.core.term import Program
+from fusegen.core.term import Program, applied
 from fusegen.evidence.certify.enclosures.ball_functions import ROWS, number
 from fusegen.evidence.certify.enclosures.doubles import (
+    BETWEEN,
     FAR,
     Real,
     as_real,
@@ -45,6 +46,7 @@ from fusegen.evidence.certify.enclosures.power_series import PRECISIONS, Row
 from fusegen.evidence.certify.enclosures.steps import Steps
 
 CHUNK = 4096
+WAVES = frozenset(("sin", "cos"))
 Column = tuple["array[float]", "array[float]"]
 _Row = tuple[
     int, Row, tuple[int, ...]
@@ -61,6 +63,7 @@ class Enclosure:
     def __init__(self, program: Program, params: Mapping[str, Fraction]) -> None:
         """Prepare a program, which calls no other spec, with a number for each of its parameters."""
         self._inputs = len(program.inputs)
+        self._waves = not WAVES.isdisjoint(applied(program.terms))
         self._fixed: list[_Row] = []  # what no input reaches
         self._moving: list[_Row] = []
         self._starts: dict[int, list[Any]] = {}
@@ -89,9 +92,10 @@ class Enclosure:
     def limit(self, *inputs: float) -> tuple[Real, ...]:
         """Return the limits of value and derivative at an infinity; at a number, their values.
 
-        They are looked at along 2**64, 2**256, 2**1000 and along one and a half times these. Both times the
-        last two must agree to 60 bits (that is the limit), or each must be at most half of the one before
-        (it is 0), or at least twice as large (it is infinite); else it is NaN. This is evidence, no proof.
+        They are looked at along 2**64, 2**256, 2**1000, along one and a half times these, and of sines,
+        whose turns may be whole there, between whole numbers. Each time the last two must agree to 60 bits
+        (that is the limit), or each must be at most half of the one before (it is 0), or at least twice as
+        large (it is infinite); else it is NaN. This is evidence, no proof.
 
         Raises:
             ValueError: the program has more than one input.
@@ -100,13 +104,11 @@ class Enclosure:
             raise ValueError("a limit is that of a function of one input")
         if not math.isinf(inputs[0]):
             return self(*inputs)
-        runs = [
-            zip(*(self(math.copysign(start * far, inputs[0])) for far in FAR), strict=True)
-            for start in (1.0, 1.5)
-        ]
+        ways = [FAR, [1.5 * far for far in FAR], *([BETWEEN] if self._waves else [])]
+        runs = [zip(*(self(math.copysign(size, inputs[0])) for size in way), strict=True) for way in ways]
         return tuple(
-            first if is_near(first.hi, second.hi) else Real(math.nan, 0.0)
-            for first, second in zip(*([tendency(*three) for three in run] for run in runs), strict=True)
+            first if all(is_near(first.hi, other.hi) for other in others) else Real(math.nan, 0.0)
+            for first, *others in zip(*([tendency(*three) for three in run] for run in runs), strict=True)
         )
 
     def _results(self, inputs: Sequence[float], precision: int) -> list[arb]:

@@ -158,6 +158,8 @@ ROWS: dict[str, Row] = {
     "log1p": _log1p,
     "sin": lambda x: x.sin(),
     "cos": lambda x: x.cos(),
+    "sinpi": lambda x: x.sin_pi(),
+    "cospi": lambda x: x.cos_pi(),
     "tanh": _tanh,
     "erf": lambda x: x.erf(),
     "erfc": _erfc,

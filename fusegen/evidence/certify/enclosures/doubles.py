@@ -54,6 +54,7 @@ def said_of_a_wide_ball(ball: arb) -> Real:
 # --- limits ---------------------------------------------------------------------------------------------
 
 FAR = (2.0**64, 2.0**256, 2.0**1000)
+BETWEEN = tuple(2.0**k + 0.37 for k in (12, 24, 40))  # whole numbers
 
 
 def is_near(a: float, b: float) -> bool:
