@@ -21,6 +21,7 @@ from torch import Tensor
 from verdicts import exactly, ulps
 
 from benchmarks.random_formulas import formula
+from fusegen.core.poolings import poolings
 from fusegen.language.library import Library, load
 from fusegen.language.parse import parse_spec
 
@@ -35,6 +36,7 @@ FORMULAS = {  # of which a guard once changed what eager has right, or gave a wr
     "exponents": "exp(x - y) * exp(y)",
     "far slope": "x * tanh(maximum(y, 1.702))",
     "sum of exponents": "0.5 * x * (1 + erf(exp2(x) + y * 3))",
+    "choice by NaN": "where(x > 0, x, exp(relu6((1 - y) * relu6(y))) - 1)",
     "choice of another": "y * where(x > 1, x, 2) + x * sigmoid(y)",
 }
 LEAST = {torch.float32: 9.999999350456404e-39, torch.float64: 1e-38}  # the least numbers of the grid
@@ -66,9 +68,11 @@ def of(body: str) -> Subject:
 
 
 def specs() -> Iterator[Path]:
-    """The specs of two or three tensors, those of a layer's bias among them."""
+    """The specs of two or three tensors, those of a layer's bias among them, by one kernel of elements."""
     for path in sorted((ROOT / "specs").rglob("*.yaml")):
-        if 2 <= len(load(path).inputs) + ("conv" in path.stem or "linear" in path.stem) <= 3:
+        spec = load(path)
+        is_pointwise = spec.over is None and not poolings(spec) and len(spec.kernels) == 1
+        if is_pointwise and 2 <= len(spec.tensors) <= 3 and not spec.masks:
             yield path
 
 

@@ -19,7 +19,7 @@ from fusegen.compiler.ends import limits_selected
 from fusegen.compiler.estimates import Formula
 from fusegen.compiler.reference_check import needs_torch
 from fusegen.compiler.special_trial import KINDS, Trial
-from fusegen.compiler.trial_faults import Fault
+from fusegen.compiler.trial_faults import MADE, Fault
 from fusegen.core.ir import Kernel, Math
 from fusegen.core.method import Both, Pass
 from fusegen.core.spec import Spec
@@ -76,7 +76,8 @@ class Mending:
         """Return another program of a pass with its faults."""
         both = _with(programs, which, program)
         faults = self.trial(both).faults(self.kernels(both), which)
-        return program, [fault for fault in faults if fault.kind in self.kinds]
+        kinds = {*self.kinds, *([MADE] if "nan" in self.kinds else [])}
+        return program, [fault for fault in faults if fault.kind in kinds]
 
     @cached_property
     def declared(self) -> Both[Program]:
@@ -121,6 +122,7 @@ def judged_kinds(spec: Spec) -> frozenset[str]:
 
 def _asks(program: Program, faults: list[Fault]) -> bool:
     """Return True if faults ask for a mend; beside an infinite gradient arithmetic keeps eager's order."""
+    faults = [fault for fault in faults if fault.kind != MADE]
     if not is_arithmetic(program):
         return bool(faults)
     return any(fault.incoming and not math.isinf(fault.incoming) for fault in faults)

@@ -4,6 +4,7 @@ Both are evaluated in IEEE arithmetic, a number for each operation, and judged a
 
 zero     a result that is a zero at a zero input is eager's
 nan      NaN where eager has NaN of a NaN; else nowhere where eager has none, at other scalars, too
+made     of a NaN, NaN where eager has a number: no fault, but no mend makes more of them than it takes away
 limit    at an infinity the limit, where there is one
 linear   times a power of two, a gradient is that of 1 times it, as long as neither leaves the range
 beyond   of one tensor no result is lost in an overflow or an underflow on the way
@@ -26,7 +27,7 @@ from fusegen.algebra.simplify import simplify
 from fusegen.compiler.estimates import Formula, with_uniforms
 from fusegen.compiler.kernel_values import InPieces, InRange, Points, Unbounded, Values, in_float
 from fusegen.compiler.trial_edges import at_edges
-from fusegen.compiler.trial_faults import LEAST, Fault, first, reached, same, unequal
+from fusegen.compiler.trial_faults import LEAST, MADE, Fault, first, reached, same, unequal
 from fusegen.compiler.trial_limits import TrialLimits
 from fusegen.compiler.trial_points import REST, TrialPoints
 from fusegen.core.interval import Interval
@@ -40,7 +41,7 @@ from fusegen.numerics.roundoff.graph import LARGEST
 from fusegen.numerics.roundoff.local import Mask
 
 Ranges = tuple[tuple[str, Interval], ...]
-KINDS = frozenset(("zero", "nan", "limit", "linear"))
+KINDS = frozenset(("zero", "nan", "limit", "linear"))  # that are faults
 OTHER_SCALARS = (0.0, -0.75, 2.0**-30, 2.0**30)
 LIMITS = lru_cache(maxsize=16)(TrialLimits)  # whose exact values many candidates ask for
 LEAST_LOST, MOST_LOST, LOST = 2.0**-141, LARGEST / 16, 2.0**-17  # results that are judged, what they lose
@@ -120,7 +121,7 @@ class Trial:
         return self._eager_in(Math.FLOAT)
 
     def _nan(self, values: Values, which: Pass) -> Iterator[Fault]:
-        """Yield the first NaN that is lost, and the first one that is made, of each output."""
+        """Yield the first NaN that is lost, and the first ones that are made, of each output."""
         points = self.points.grid
         has_nan = np.isnan(np.array(list(points.values()))).any(axis=0)
         without = {name: np.where(np.isnan(column), REST, column) for name, column in points.items()}
@@ -128,9 +129,9 @@ class Trial:
         for output, own in values.at(which, points).items():
             nan = np.isnan(eager[output])
             lost = has_nan & ~np.isnan(own) & nan & ~np.isnan(plain[output])
-            made = ~has_nan & np.isnan(own) & ~nan
-            for wrong in (lost, made):
-                yield from first("nan", output, points, (own, eager[output]), wrong)
+            made = np.isnan(own) & ~nan
+            for kind, wrong in (("nan", lost), ("nan", made & ~has_nan), (MADE, made & has_nan)):
+                yield from first(kind, output, points, (own, eager[output]), wrong)
 
     def _singly(self, values: Values, which: Pass) -> Iterator[Fault]:
         """Yield the zeros at zeros that are not eager's, and NaN that is lost, of each output."""

@@ -12,6 +12,7 @@ from fusegen.numerics.ieee import Column
 from fusegen.numerics.roundoff.local import Mask
 
 LEAST, DIGITS_LOST = 2.0**-119, 2.0**-18  # gradients that are judged, and what the scaled ones lose of them
+MADE = "made"  # the kind of what is no fault, but weighs against a mend
 LIMIT = 2.0**-21  # how near a result is to its limit
 
 
@@ -19,7 +20,7 @@ LIMIT = 2.0**-21  # how near a result is to its limit
 class Fault:
     """A result that is not as it should be."""
 
-    kind: str  # zero, nan, limit, linear or beyond, as `special_trial` says
+    kind: str  # zero, nan, made, limit, linear or beyond, as `special_trial` says
     output: int  # 0 of the value, else the place of the input whose gradient it is, from 1 on
     at: Point  # the inputs
     own: float  # the result
