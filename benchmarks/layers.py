@@ -35,6 +35,8 @@ SMALL = (  # rows of the input, terms, features
     *((rows, 16384, 16384) for rows in (1, 8, 16)),
     *((65536, terms, 4096) for terms in (64, 128, 256, 512, 1024)),
     *((65536, 1024, features) for features in (32, 64, 128, 256, 512)),
+    (1024, 512, 4096), (4096, 512, 4096), (16384, 512, 1024), (16384, 512, 512), (65536, 512, 512),
+    (65536, 768, 512), (2048, 768, 3072), (8192, 768, 3072), (8192, 1024, 512),
 )
 CHAINS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {  # the module, and the chain in PyTorch
     "54": (
@@ -51,18 +53,10 @@ CHAINS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor]]] = {  # the module
 @contextmanager
 def every_size() -> Iterator[Callable[[int, Tensor], str]]:
     """Have kernels compute layers of all sizes; tells whether a call would take one."""
-    least = dict(linear_operator.LEAST)
-
-    def taken(rows: int, weight: Tensor) -> str:
-        now = dict(linear_operator.LEAST)
-        linear_operator.LEAST.update(least)
-        found = linear_operator.is_worth(rows, weight)
-        linear_operator.LEAST.update(now)
-        return "yes" if found else "no"
-
-    linear_operator.LEAST.update(dict.fromkeys(least, 1))
-    yield taken
-    linear_operator.LEAST.update(least)
+    worth = linear_operator.is_worth
+    linear_operator.is_worth = lambda columns, weight: True
+    yield lambda rows, weight: "yes" if worth(rows, weight) else "no"
+    linear_operator.is_worth = worth
 
 
 def error(layer: Any, x: Tensor) -> str:

@@ -23,12 +23,9 @@ NAME = "linear"
 SPACE = f"{NAMESPACE}_{NAME}"  # of the operators
 KERNELS = ("together", "apart")
 CHIP = (9, 0)  # whose products of warpgroups the kernels use
-LEAST = {  # from which the kernels were faster, their longer call included; at 2^30 products some were not
-    "columns": 16,
-    "rows": 512,
-    "terms": 1024,
-    "products": 2**31,
-}
+# from which the kernels were faster, their longer call included; at 2^30 products some were not
+LEAST_COLUMNS, LEAST_PRODUCTS = 16, 2**31
+LEAST_WEIGHTS = ((512, 768), (1024, 512))  # rows and terms of a weight
 MOST = 2**24  # of each size
 PRECISION: Any = getattr(torch._C, "_get_fp32_precision_getter", None)  # which older PyTorch lacks
 BINDING = """
@@ -115,9 +112,9 @@ def fits(x: torch.Tensor, weight: torch.Tensor, bias: "Optional[torch.Tensor]") 
 def is_worth(columns: int, weight: torch.Tensor) -> bool:
     """Return True from the sizes on where the kernels were faster."""
     rows, terms = weight.shape[:2]
-    if columns < LEAST["columns"] or rows < LEAST["rows"] or terms < LEAST["terms"]:
+    if columns < LEAST_COLUMNS or not any(rows >= m and terms >= k for m, k in LEAST_WEIGHTS):
         return False
-    return columns * rows * terms >= LEAST["products"] and max(columns, rows, terms) <= MOST
+    return columns * rows * terms >= LEAST_PRODUCTS and max(columns, rows, terms) <= MOST
 
 
 def is_aligned(weight: torch.Tensor) -> bool:
