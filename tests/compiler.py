@@ -185,6 +185,8 @@ def path_without(folder: Path) -> str:
 def main(folder: Path, behind: str, name: str, arguments: Sequence[str]) -> None:
     """Compile or link as the compiler in the folder `behind` does, in whose place the script stands."""
     os.environ["PATH"] = os.pathsep.join((behind, os.environ["PATH"]))
+    if not os.access(folder, os.W_OK):
+        os.execvp("c++", ["c++", *arguments])
     source = source_of(arguments)
     if found := kept(folder, arguments, name):
         shutil.copyfile(found, target_of(arguments, source or found))

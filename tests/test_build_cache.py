@@ -487,7 +487,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.full
 @CONTAINERS
 def test_a_disk_that_the_compiler_fills_is_one_sentence_and_a_log(tmp_path: Path) -> None:
-    full = mounted(f"mount -t tmpfs -o size=68k,mode=755 none {tmp_path}")
+    full = mounted(f"mount -t tmpfs -o size=132k,mode=755 none {tmp_path}")
     code = CAUGHT + f"import pathlib\n[log] = pathlib.Path({str(tmp_path)!r}).rglob('*.log')\n"
     code += "print(log, 'No space left on device' in log.read_text())"
     failed, log = spoken(code, environment(tmp_path), *full).splitlines()

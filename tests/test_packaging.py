@@ -130,6 +130,6 @@ def test_an_installed_compiler_has_modules_for_models_and_a_backend(
     more = {"PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"}
     printed = run(sys.executable, "-W", "ignore", "-c", MODELS, folder=tmp_path, **more)
     assert printed.splitlines() == [
-        "(Replaced(path='1', before='SiLU()', module='silu'),) generated",
+        "(Replaced(path='1', before='SiLU()', module='silu', when=''),) generated",
         "['add_gelu_mul.py']",
     ]

@@ -198,7 +198,9 @@ def with_formulas(found: Partial, folder: Path) -> None:
     for each in found.found.chosen:
         name = found.specs.names[each.key]
         taken = ", ".join([*each.inputs, *each.params.values()])
-        (folder / f"{name}.py").write_text(f"{PRELUDE}\n\ndef {name}({taken}):\n{python(each.formula)}\n")
+        (folder / f"{name}.py").write_text(
+            f"{PRELUDE}\n\ndef {name}({taken}):\n{python(each.formula, each.inputs[0])}\n"
+        )
     (folder / "_runtime").mkdir()
     (folder / "_runtime/__init__.py").write_text("")
     (folder / "_runtime/producers.py").write_text(
@@ -211,20 +213,26 @@ PRELUDE = """\
 import torch
 from torch import tanh, relu, exp, sigmoid, clamp_min
 from torch.nn.functional import elu, gelu
+
+
+def softmax(x):
+    return torch.softmax(x, 1)
 """
 
 
-def python(formula: tuple[str, ...]) -> str:
-    """The lines of a spec's formula or chain as Python."""
+def python(formula: tuple[str, ...], first: str = "x") -> str:
+    """The lines of a spec's formula or chain, whose steps have the name of the first input, as Python."""
     import yaml
 
     found: dict[str, Any] = yaml.safe_load("\n".join(formula))
     lines = [f"    {name} = {value}" for name, value in found.get("where", {}).items()]
     for step in found.get("chain", []):
         name, text = next(iter(step.items())) if isinstance(step, dict) else ("", step)
-        lines.append(f"    x = {f'{text}(x)' if text.isidentifier() and text != 'x' else text}")
-        lines += [f"    {name} = x"] if name else []
-    return "\n".join([*lines, f"    return {found.get('formula', 'x')}"])
+        lines.append(
+            f"    {first} = {f'{text}({first})' if text.isidentifier() and text != first else text}"
+        )
+        lines += [f"    {name} = {first}"] if name else []
+    return "\n".join([*lines, f"    return {found.get('formula', first)}"])
 
 
 # --- what is refused ---------------------------------------------------------------------------------------
@@ -618,7 +626,9 @@ def compare_with_model(found: Partial) -> None:
     exec(PRELUDE, names)
     for each in found.found.chosen:
         taken = ", ".join([*each.inputs, *each.params.values()])
-        exec(f"def {found.specs.names[each.key]}({taken}):\n{python(each.formula)}\n", names)
+        exec(
+            f"def {found.specs.names[each.key]}({taken}):\n{python(each.formula, each.inputs[0])}\n", names
+        )
     own = [line for line in found.text.splitlines() if not line.startswith("from .")]
     exec("\n".join(own), names)
     torch.manual_seed(0)
