@@ -42,7 +42,9 @@ def test_a_form_says_why_it_takes_no_kernel() -> None:
         "a thin convolution with the forward pass behind it": (
             "there is no Conv2d right in front of the kernel"
         ),
-        "a linear layer with the forward pass behind it": "there is no Linear right in front of the kernel",
+        "a linear layer, or a 1 x 1 convolution, with the forward pass behind it": (
+            "there is no Linear and no 1 x 1 convolution right in front of the kernel"
+        ),
     }
 
 

@@ -160,7 +160,7 @@ def test_every_header_is_reached_by_a_module_or_a_binding() -> None:
     )
     for path in sorted((ROOT / "generated").glob("*.py")):
         roots += path.read_text(encoding="utf-8")
-    kinds = ("octave", "plain_double", "roots")
+    kinds = ("octave", "plain_double", "roots", "turns")
     others = {name for name in HEADERS if any(kind in name for kind in kinds)}
     found = {*reached(roots, header)} | others | FOR_NVRTC | {"cuda/in_double.cuh"}
     assert found.union(runtime_text.SYSTEM, runtime_text.CALL) == {*HEADERS}

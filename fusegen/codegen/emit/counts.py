@@ -26,6 +26,7 @@ PARTS: dict[str, dict[str, int]] = {
     "pi": NONE, "e": NONE, "neg": NONE, "detach": NONE, "select_by_width": NONE, "round_to_storage": NONE,
     "words": NONE, "narrow": ADDED, "scaled": {MULTIPLY_ADD: 2}, "product_plus": {MULTIPLY_ADD: 4},
     "linear": {MULTIPLY_ADD: 5}, "curve": {CUBIC: 1},
+    "sinpi": {"sin": 1}, "cospi": {"cos": 1},
     "sigmoid_slope": {"exp": 1, DIVISION: 1, MULTIPLY_ADD: 2},
     "tanh_slope": {"exp": 1, DIVISION: 1, MULTIPLY_ADD: 3},
     "tanh_shrink": {"tanh": 1, MULTIPLY_ADD: 1},
