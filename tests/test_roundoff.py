@@ -227,8 +227,8 @@ AT_DEFAULTS = "AtDefaults<PiecewiseOctaves, Widened<PlainDouble>>"
     [
         ("chain: [gelu, mish]", (FORMULA,) * 2, (EVEN,) * 2),
         ("chain: [silu, hardswish]", (FORMULA,) * 2, (FORMULA, EVEN)),
-        ("chain: [gelu_tanh, squared_relu, tanh]", (FORMULA,) * 2, (EVEN,) * 2),
-        ("chain: [softsign, silu, mish, quick_gelu, tanhshrink]", (FORMULA,) * 2, (EVEN,) * 2),
+        ("chain: [gelu_tanh, squared_relu, tanh]", (FORMULA, OCTAVES), (EVEN,) * 2),
+        ("chain: [softsign, silu, mish, quick_gelu, tanhshrink]", (OCTAVES,) * 2, (EVEN,) * 2),
         (f"chain: {LONG}]", (OCTAVES,) * 2, (OCTAVES,) * 2),
         (
             f"params: {{a: 0.5}}\nchain: {LONG}, a * x]",
