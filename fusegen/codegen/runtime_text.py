@@ -36,14 +36,8 @@ CHANNELS = "KERNELS = Channels("  # in one whose binding takes channels
 LAYERS = "KERNELS.linear(", "KERNELS.linear_without_bias("  # in one that calls the kernels of layers
 DROPOUTS = "KERNELS = Dropouts("  # in one that has masks drawn
 SHARED = {"linear_operator": LAYERS, "drawn": (DROPOUTS,)}  # files whose kernels modules share
-FORMS = (
-    BITMASK,
-    ROW_RESULTS,
-    ROWS,
-    PARTS,
-    CHANNELS,
-    WINDOWS,
-)  # the first in a text decides its binding
+# of those that a module's text has, the first decides its binding
+FORMS = (BITMASK, ROW_RESULTS, ROWS, PARTS, CHANNELS, WINDOWS)
 BINDINGS = {  # the headers of the stable binding, by what a module's text has that needs them
     "CPU_SOURCE": ("stable_abi.h",),
     BITMASK: ("stable_abi_bitmask.h",),
