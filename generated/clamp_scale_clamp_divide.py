@@ -119,7 +119,7 @@ def clamp_scale_clamp_divide(
     """x = min(max(x, 0), 1),  x = x · 2,  x = min(max(x, 0), 1),  y = x / 2
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -26,7 +26,8 @@ CUDA_SOURCE = r"""
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 // x = x + conv_bias,  x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
-// Dead lower bound: min(max((after_relu + 3) / 6, 0), 1) is min((after_relu + 3) / 6, 1), since (after_relu + 3) / 6 lies in [0.49999997, inf].
+// Dead lower bound: min(max((after_relu + 3) / 6, 0), 1) is min((after_relu + 3) / 6, 1), since (after_relu + 3) / 6
+// lies in [0.49999997, inf].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
 HOST_DEVICE M conv_relu_hardswish_forward(M x, M conv_bias) {
@@ -123,7 +124,7 @@ def conv_relu_hardswish(
     """x = x + conv_bias,  x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 
     Shape: x, conv_bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:

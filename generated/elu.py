@@ -12,7 +12,8 @@
 # ruff: noqa
 """Exponential linear unit, which tends to -alpha far below zero.
 
-Source: Clevert, Unterthiner and Hochreiter 2015, Fast and Accurate Deep Network Learning by Exponential Linear Units, arXiv:1511.07289
+Source: Clevert, Unterthiner and Hochreiter 2015, Fast and Accurate Deep Network Learning by Exponential Linear Units,
+arXiv:1511.07289
 """
 
 import torch
@@ -130,7 +131,7 @@ def elu(
     """y = x if x > 0 else alpha · expm1(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

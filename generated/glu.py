@@ -114,12 +114,13 @@ KERNELS = Activation(
 
 
 @KERNELS.function
-def glu(a: "Tensor | None" = None, b: "Tensor | None" = None, dim: int = -1, *, input: "Tensor | None" = None) -> Tensor:
+def glu(a: "Tensor | None" = None, b: "Tensor | None" = None, dim: int = -1, *,
+    input: "Tensor | None" = None) -> Tensor:
     """y = a · sigmoid(b)
 
     Shape: a, b of shapes that broadcast, with any strides.
         Without b, a is split in two halves along dim.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if a is None or input is not None:

@@ -12,7 +12,8 @@
 # ruff: noqa
 """Natural logarithm of the logistic function.
 
-Source: Mikolov et al. 2013, Distributed Representations of Words and Phrases and their Compositionality, arXiv:1310.4546
+Source: Mikolov et al. 2013, Distributed Representations of Words and Phrases and their Compositionality,
+arXiv:1310.4546
 """
 
 import torch
@@ -104,7 +105,7 @@ def logsigmoid(
     """y = -softplus(-x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -30,8 +30,11 @@ HOST_DEVICE double pade_tanh_forward(double x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Sign in front: -grad · (x · t2 / t6 / t6) is -(grad · (x · t2 / t6 / t6)).
-// Square of a difference: -(grad · (x · (27 + x · x) / (27 + 9 · x · x) / (27 + 9 · x · x))) · (9 · x) + -(grad · (x · (27 + x · x) / (27 + 9 · x · x) / (27 + 9 · x · x))) · x · 9 + grad / (27 + 9 · x · x) · (27 + x · x) + grad / (27 + 9 · x · x) · x · x + grad / (27 + 9 · x · x) · x · x is grad · 9 · ((x - 3) · (x + 3) / (27 + 9 · x · x))².
-// Factors in another order: grad · 9 · ((x - 3) · (x + 3) / (27 + 9 · x · x))² is (x + 3) / (27 + 9 · x · x) · (x + 3) / (27 + 9 · x · x) · (x - 3) · (x - 3) · grad · 9.
+// Square of a difference: -(grad · (x · (27 + x · x) / (27 + 9 · x · x) / (27 + 9 · x · x))) · (9 · x) + -(grad · (x ·
+// (27 + x · x) / (27 + 9 · x · x) / (27 + 9 · x · x))) · x · 9 + grad / (27 + 9 · x · x) · (27 + x · x) + grad / (27 +
+// 9 · x · x) · x · x + grad / (27 + 9 · x · x) · x · x is grad · 9 · ((x - 3) · (x + 3) / (27 + 9 · x · x))².
+// Factors in another order: grad · 9 · ((x - 3) · (x + 3) / (27 + 9 · x · x))² is (x + 3) / (27 + 9 · x · x) · (x + 3)
+// / (27 + 9 · x · x) · (x - 3) · (x - 3) · grad · 9.
 HOST_DEVICE double pade_tanh_backward(double grad, double x) {
   const double finite_x = clamp_max(clamp_min(x, -1099511627776.0), 1099511627776.0);
   const double t = 27.0 + 9.0 * finite_x * finite_x;
@@ -109,7 +112,7 @@ def pade_tanh(
     """y = x · (27 + x · x) / (27 + 9 · x · x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

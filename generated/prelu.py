@@ -84,7 +84,7 @@ def _prelu(x: Tensor, weight: Tensor, *, out: "Tensor | None" = None) -> Tensor:
 
     Shape: x, weight of shapes that broadcast, with any strides.
         weight, of one dimension, runs along dimension 1 of x.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None:

@@ -32,7 +32,8 @@ HOST_DEVICE M quick_gelu_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad · sigmoid(t) + grad · x · sigmoid_slope(t) · 1.702 is grad · (sigmoid(t) + x · sigmoid_slope(t) · 1.702).
+// Common factor: grad · sigmoid(t) + grad · x · sigmoid_slope(t) · 1.702 is grad · (sigmoid(t) + x · sigmoid_slope(t) ·
+// 1.702).
 template <typename M>
 HOST_DEVICE M quick_gelu_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
@@ -121,7 +122,7 @@ def quick_gelu(
     """y = x · sigmoid(1.702 · x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -32,7 +32,11 @@ HOST_DEVICE M quick_tanh_forward(M x) {
 
 // From grad, the gradient of y, and x: the gradient of x.
 // Sign in front: -grad · (u · t2 / t6 / t6) is -(grad · (u · t2 / t6 / t6)).
-// Square of a difference: -(grad · (min(max(x, -3), 3) · (27 + min(max(x, -3), 3) · min(max(x, -3), 3)) / … / …)) · (9 · min(max(x, -3), 3)) + -(grad · (min(max(x, -3), 3) · (27 + min(max(x, -3), 3) · min(max(x, -3), 3)) / … / …)) · min(max(x, -3), 3) · 9 + grad / … · (27 + min(max(x, -3), 3) · min(max(x, -3), 3)) + grad / … · min(max(x, -3), 3) · min(max(x, -3), 3) + grad / … · min(max(x, -3), 3) · min(max(x, -3), 3) is grad · 9 · ((min(max(x, -3), 3) - 3) · (min(max(x, -3), 3) + 3) / …)².
+// Square of a difference: -(grad · (min(max(x, -3), 3) · (27 + min(max(x, -3), 3) · min(max(x, -3), 3)) / … / …)) · (9
+// · min(max(x, -3), 3)) + -(grad · (min(max(x, -3), 3) · (27 + min(max(x, -3), 3) · min(max(x, -3), 3)) / … / …)) ·
+// min(max(x, -3), 3) · 9 + grad / … · (27 + min(max(x, -3), 3) · min(max(x, -3), 3)) + grad / … · min(max(x, -3), 3) ·
+// min(max(x, -3), 3) + grad / … · min(max(x, -3), 3) · min(max(x, -3), 3) is grad · 9 · ((min(max(x, -3), 3) - 3) ·
+// (min(max(x, -3), 3) + 3) / …)².
 HOST_DEVICE double quick_tanh_backward(double grad, double x) {
   const double t = clamp(x, -3.0, 3.0);
   return x < -3.0 ? 0.0 : x > 3.0 ? 0.0 : grad * 9.0 * square((t - 3.0) * (t + 3.0) / (27.0 + 9.0 * t * t));
@@ -102,7 +106,7 @@ def quick_tanh(
     """y = u · (27 + u · u) / (27 + 9 · u · u),  u = min(max(x, -3), 3)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -81,12 +81,13 @@ KERNELS = Activation(
 
 
 @KERNELS.function
-def reglu(gate: "Tensor | None" = None, up: "Tensor | None" = None, dim: int = -1, *, input: "Tensor | None" = None) -> Tensor:
+def reglu(gate: "Tensor | None" = None, up: "Tensor | None" = None, dim: int = -1, *,
+    input: "Tensor | None" = None) -> Tensor:
     """y = relu(gate) · up
 
     Shape: gate, up of shapes that broadcast, with any strides.
         Without up, gate is split in two halves along dim.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if gate is None or input is not None:

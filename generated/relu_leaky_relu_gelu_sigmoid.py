@@ -150,7 +150,7 @@ def relu_leaky_relu_gelu_sigmoid(
     """x = relu(x),  x = leaky_relu(x),  x = gelu(x),  y = sigmoid(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -12,7 +12,8 @@
 # ruff: noqa
 """Randomized leaky ReLU as it is in evaluation, with the mean of its two slopes below zero.
 
-Source: Xu, Wang, Chen and Li 2015, Empirical Evaluation of Rectified Activations in Convolutional Network, arXiv:1505.00853
+Source: Xu, Wang, Chen and Li 2015, Empirical Evaluation of Rectified Activations in Convolutional Network,
+arXiv:1505.00853
 """
 
 import torch
@@ -118,7 +119,7 @@ def rrelu(
     """y = x if x > 0 else x · slope,  slope = (lower + upper) / 2
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

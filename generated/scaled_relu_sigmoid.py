@@ -100,7 +100,8 @@ HOST_DEVICE M scaled_relu_sigmoid_backward(M grad, M x) {
 // double; verified results use the single-word functions.
 struct Forward : Elementwise<1, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0] = scaled_relu_sigmoid_forward_single_word(in[0]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 2 && sizeof(M) == 4) out[0]
+      = scaled_relu_sigmoid_forward_single_word(in[0]);
                   else out[0] = scaled_relu_sigmoid_forward(in[0]))
 };
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
@@ -133,7 +134,7 @@ def scaled_relu_sigmoid(
     """x = relu(x),  x = x · 2,  y = sigmoid(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -12,7 +12,8 @@
 # ruff: noqa
 """The input times the error function of its softplus.
 
-Source: Nag and Bhattacharyya 2021, SERF, Towards better training of deep neural networks using log-Softplus ERror activation Function, arXiv:2108.09598
+Source: Nag and Bhattacharyya 2021, SERF, Towards better training of deep neural networks using log-Softplus ERror
+activation Function, arXiv:2108.09598
 """
 
 import torch
@@ -41,7 +42,8 @@ HOST_DEVICE double serf_forward(double x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Bell before the product: grad · x · (1.12837916709551 · gauss(t)) · sigmoid(x) is grad · x · (1.12837916709551 · gauss(t) · sigmoid(x)).
+// Bell before the product: grad · x · (1.12837916709551 · gauss(t)) · sigmoid(x) is grad · x · (1.12837916709551 ·
+// gauss(t) · sigmoid(x)).
 // Common factor: grad · erf(t) + grad · x · … is grad · (erf(t) + x · …).
 HOST_DEVICE float serf_backward(float grad, float x) {
   const float finite_x = clamp_to_highest(clamp_to_lowest(x));
@@ -142,7 +144,7 @@ def serf(
     """y = x · erf(softplus(x))
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -12,7 +12,8 @@
 # ruff: noqa
 """The input times its own sigmoid, also called swish.
 
-Source: Elfwing, Uchibe and Doya 2017, Sigmoid-Weighted Linear Units for Neural Network Function Approximation in Reinforcement Learning, arXiv:1702.03118
+Source: Elfwing, Uchibe and Doya 2017, Sigmoid-Weighted Linear Units for Neural Network Function Approximation in
+Reinforcement Learning, arXiv:1702.03118
 """
 
 import torch
@@ -118,7 +119,7 @@ def silu(
     """y = x · sigmoid(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -24,7 +24,8 @@ __all__ = ["ModelNew", "SiluHardswish", "get_init_inputs", "get_inputs", "silu_h
 
 SHARED_SOURCE = r"""
 // x = silu(x),  y = hardswish(x)
-// Dead lower bound: min(max(…, 0), 1) is min(…, 1), since after_silu · 0.166666666666667 + 0.5 lies in [0.453577876, inf].
+// Dead lower bound: min(max(…, 0), 1) is min(…, 1), since after_silu · 0.166666666666667 + 0.5 lies in [0.453577876,
+// inf].
 template <typename M>
 HOST_DEVICE M silu_hardswish_forward(M x) {
   const M finite_x = clamp_to_lowest(x);
@@ -37,8 +38,10 @@ HOST_DEVICE M silu_hardswish_forward(M x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Dead lower bound: min(max(t3, 0), 1) is min(t3, 1), since t3 lies in [0.453577876, inf].
 // Condition never holds: 0 if t3 ≤ 0 else … is …, since t3 lies in [0.453577876, inf].
-// Common factor: grad · min(t3, 1) + (0 if t3 ≥ 1 else grad · after_silu · 0.166666666666667) is grad · (min(t3, 1) + (0 if t3 ≥ 1 else after_silu · 0.166666666666667)).
-// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
+// Common factor: grad · min(t3, 1) + (0 if t3 ≥ 1 else grad · after_silu · 0.166666666666667) is grad · (min(t3, 1) +
+// (0 if t3 ≥ 1 else after_silu · 0.166666666666667)).
+// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x ·
+// sigmoid_slope(x)).
 // Kink at the input: t3 ≥ 1 is after_silu ≥ 3.
 template <typename M>
 HOST_DEVICE M silu_hardswish_backward(M grad, M x) {
@@ -137,7 +140,7 @@ def silu_hardswish(
     """x = silu(x),  y = hardswish(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -33,8 +33,10 @@ HOST_DEVICE M silu_scale_silu_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad · sigmoid(step2) + grad · step2 · sigmoid_slope(step2) is grad · (sigmoid(step2) + step2 · sigmoid_slope(step2)).
-// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
+// Common factor: grad · sigmoid(step2) + grad · step2 · sigmoid_slope(step2) is grad · (sigmoid(step2) + step2 ·
+// sigmoid_slope(step2)).
+// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x ·
+// sigmoid_slope(x)).
 template <typename M>
 HOST_DEVICE M silu_scale_silu_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
@@ -137,7 +139,7 @@ def silu_scale_silu(
     """x = silu(x),  x = x · 0.5,  y = silu(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -12,7 +12,8 @@
 # ruff: noqa
 """The input plus a squared sine, for periodic data.
 
-Source: Ziyin, Hartwig and Ueda 2020, Neural Networks Fail to Learn Periodic Functions and How to Fix It, arXiv:2006.08195
+Source: Ziyin, Hartwig and Ueda 2020, Neural Networks Fail to Learn Periodic Functions and How to Fix It,
+arXiv:2006.08195
 """
 
 import torch
@@ -117,7 +118,7 @@ def snake(
     """y = x + sin(alpha · x)² / alpha
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -104,7 +104,7 @@ def _snake_per_channel(x: Tensor, alpha: Tensor, *, out: "Tensor | None" = None)
 
     Shape: x, alpha of shapes that broadcast, with any strides.
         alpha, of one dimension, runs along dimension 1 of x.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None:

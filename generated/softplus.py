@@ -12,7 +12,8 @@
 # ruff: noqa
 """Smooth rectifier log(1 + exp(beta x)) / beta, and x itself where beta x is above the threshold.
 
-Source: Dugas, Bengio, Belisle, Nadeau and Garcia 2000, Incorporating Second-Order Functional Knowledge for Better Option Pricing, NIPS 13
+Source: Dugas, Bengio, Belisle, Nadeau and Garcia 2000, Incorporating Second-Order Functional Knowledge for Better
+Option Pricing, NIPS 13
 """
 
 import torch
@@ -138,7 +139,7 @@ def softplus(
     """y = x if x · beta > threshold else softplus(x · beta) / beta
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -17,13 +17,15 @@ from torch import Tensor, nn
 
 from ._runtime import Activation, Sources
 
-__all__ = ["ModelNew", "SoftplusTanhMishSiluHardtanh", "get_init_inputs", "get_inputs", "softplus_tanh_mish_silu_hardtanh"]
+__all__ = ["ModelNew", "SoftplusTanhMishSiluHardtanh", "get_init_inputs", "get_inputs",
+    "softplus_tanh_mish_silu_hardtanh"]
 
 SHARED_SOURCE = r"""
 // x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
 // Times one: x · 1 is x.
 // Over one: softplus(x) / 1 is softplus(x).
-// Dead lower bound: min(max(after_silu, -1), 1) is min(after_silu, 1), since after_silu lies in [-0.128919989, 0.609126568].
+// Dead lower bound: min(max(after_silu, -1), 1) is min(after_silu, 1), since after_silu lies in [-0.128919989,
+// 0.609126568].
 // Dead upper bound: min(after_silu, 1) is after_silu, since after_silu lies in [-0.128919989, 0.609126568].
 template <typename M>
 HOST_DEVICE M softplus_tanh_mish_silu_hardtanh_forward(M x) {
@@ -56,7 +58,8 @@ HOST_DEVICE float softplus_tanh_mish_silu_hardtanh_forward(float x) {
 // Condition never holds: 0 if after_silu ≤ -1 else … is …, since after_silu lies in [-0.128919989, 0.609126568].
 // Over one: grad_after_softplus / 1 is grad_after_softplus.
 // Times one: grad_after_softplus · sigmoid(x) · 1 is grad_after_softplus · sigmoid(x).
-// Common factor: grad · t4 + grad · after_mish · sigmoid_slope(after_mish) is grad · (t4 + after_mish · sigmoid_slope(after_mish)).
+// Common factor: grad · t4 + grad · after_mish · sigmoid_slope(after_mish) is grad · (t4 + after_mish ·
+// sigmoid_slope(after_mish)).
 HOST_DEVICE float softplus_tanh_mish_silu_hardtanh_backward(float grad, float x) {
   const float after_softplus = x > 20.0f ? x : softplus(x);
   const Promoted<float> after_tanh = tanh<DOUBLE_WORD>(after_softplus);
@@ -157,7 +160,7 @@ def softplus_tanh_mish_silu_hardtanh(
     """x = softplus(x),  x = tanh(x),  x = mish(x),  x = silu(x),  y = hardtanh(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

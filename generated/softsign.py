@@ -12,7 +12,8 @@
 # ruff: noqa
 """The input divided by one more than its size, which tends to -1 and 1.
 
-Source: Bergstra, Desjardins, Lamblin and Bengio 2009, Quadratic Polynomials Learn Better Image Features, technical report 1337, Universite de Montreal
+Source: Bergstra, Desjardins, Lamblin and Bengio 2009, Quadratic Polynomials Learn Better Image Features, technical
+report 1337, Universite de Montreal
 """
 
 import torch
@@ -86,7 +87,7 @@ def softsign(
     """y = x / (|x| + 1)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -12,7 +12,8 @@
 # ruff: noqa
 """Square of the rectified linear unit.
 
-Source: So, Manke, Liu, Dai, Shazeer and Le 2021, Primer, Searching for Efficient Transformers for Language Modeling, arXiv:2109.08668
+Source: So, Manke, Liu, Dai, Shazeer and Le 2021, Primer, Searching for Efficient Transformers for Language Modeling,
+arXiv:2109.08668
 """
 
 import torch
@@ -85,7 +86,7 @@ def squared_relu(
     """y = relu(x)²
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -116,7 +116,8 @@ struct Forward : Broadcasting<2, 1> {
 };
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) swiglu_backward_single_result(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) swiglu_backward_single_result(in[0], in[1], in[2],
+      out);
                   else swiglu_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
@@ -136,12 +137,13 @@ KERNELS = Activation(
 
 
 @KERNELS.function
-def swiglu(gate: "Tensor | None" = None, up: "Tensor | None" = None, dim: int = -1, *, input: "Tensor | None" = None) -> Tensor:
+def swiglu(gate: "Tensor | None" = None, up: "Tensor | None" = None, dim: int = -1, *,
+    input: "Tensor | None" = None) -> Tensor:
     """y = silu(gate) · up
 
     Shape: gate, up of shapes that broadcast, with any strides.
         Without up, gate is split in two halves along dim.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if gate is None or input is not None:

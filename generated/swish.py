@@ -136,7 +136,8 @@ struct Forward : Broadcasting<2, 1> {
 };
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) swish_backward_single_result(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) swish_backward_single_result(in[0], in[1], in[2],
+      out);
                   else swish_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
@@ -164,7 +165,7 @@ def swish(
     """y = x · sigmoid(beta · x)
 
     Shape: x, beta of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:

@@ -12,7 +12,8 @@
 # ruff: noqa
 """The input times the hyperbolic tangent of its exponential.
 
-Source: Liu and Di 2020, TanhExp, A Smooth Activation Function with High Convergence Speed for Lightweight Neural Networks, arXiv:2003.09855
+Source: Liu and Di 2020, TanhExp, A Smooth Activation Function with High Convergence Speed for Lightweight Neural
+Networks, arXiv:2003.09855
 """
 
 import torch
@@ -31,7 +32,8 @@ HOST_DEVICE M tanh_exp_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad · tanh_of_exp(x) + grad · x · tanh_of_exp_slope(x) is grad · (tanh_of_exp(x) + x · tanh_of_exp_slope(x)).
+// Common factor: grad · tanh_of_exp(x) + grad · x · tanh_of_exp_slope(x) is grad · (tanh_of_exp(x) + x ·
+// tanh_of_exp_slope(x)).
 template <typename M>
 HOST_DEVICE M tanh_exp_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
@@ -122,7 +124,7 @@ def tanh_exp(
     """y = x · tanh(exp(x))
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -31,7 +31,8 @@ HOST_DEVICE M tanh_gelu_mish_silu_sigmoid_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad_after_silu · t + grad_after_silu · after_mish · sigmoid_slope(after_mish) is grad_after_silu · (t + after_mish · sigmoid_slope(after_mish)).
+// Common factor: grad_after_silu · t + grad_after_silu · after_mish · sigmoid_slope(after_mish) is grad_after_silu · (t
+// + after_mish · sigmoid_slope(after_mish)).
 HOST_DEVICE double tanh_gelu_mish_silu_sigmoid_backward(double grad, double x) {
   const Promoted<double> after_tanh = tanh<DOUBLE_WORD>(x);
   const Promoted<double> after_gelu = times_ndtr(after_tanh);
@@ -145,7 +146,7 @@ def tanh_gelu_mish_silu_sigmoid(
     """x = tanh(x),  x = gelu(x),  x = mish(x),  x = silu(x),  y = sigmoid(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -24,7 +24,8 @@ __all__ = ["ModelNew", "TanhOfSiluThenGeluHardtanh", "get_init_inputs", "get_inp
 
 SHARED_SOURCE = r"""
 // x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
-// Dead lower bound: min(max(after_gelu, -1), 1) is min(after_gelu, 1), since after_gelu lies in [-0.106758967, 0.841550171].
+// Dead lower bound: min(max(after_gelu, -1), 1) is min(after_gelu, 1), since after_gelu lies in [-0.106758967,
+// 0.841550171].
 // Dead upper bound: min(after_gelu, 1) is after_gelu, since after_gelu lies in [-0.106758967, 0.841550171].
 HOST_DEVICE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
   const double finite_x = clamp_to_lowest(x);
@@ -37,7 +38,8 @@ HOST_DEVICE double tanh_of_silu_then_gelu_hardtanh_forward(double x) {
 // From grad, the gradient of y, and x: the gradient of x.
 // Condition never holds: 0 if after_gelu ≥ 1 else … is …, since after_gelu lies in [-0.106758967, 0.841550171].
 // Condition never holds: 0 if after_gelu ≤ -1 else … is …, since after_gelu lies in [-0.106758967, 0.841550171].
-// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
+// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x ·
+// sigmoid_slope(x)).
 template <typename M>
 HOST_DEVICE M tanh_of_silu_then_gelu_hardtanh_backward(M grad, M x) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
@@ -153,7 +155,7 @@ def tanh_of_silu_then_gelu_hardtanh(
     """x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -12,7 +12,8 @@
 # ruff: noqa
 """The input minus its hyperbolic tangent.
 
-Source: Collobert, Kavukcuoglu and Farabet 2011, Torch7, A Matlab-like Environment for Machine Learning, BigLearn NIPS workshop
+Source: Collobert, Kavukcuoglu and Farabet 2011, Torch7, A Matlab-like Environment for Machine Learning, BigLearn NIPS
+workshop
 """
 
 import torch
@@ -102,7 +103,7 @@ def tanhshrink(
     """y = x - tanh(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

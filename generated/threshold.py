@@ -12,7 +12,8 @@
 # ruff: noqa
 """The input where it is above the threshold, elsewhere a given value.
 
-Source: Collobert, Kavukcuoglu and Farabet 2011, Torch7, A Matlab-like Environment for Machine Learning, BigLearn NIPS workshop
+Source: Collobert, Kavukcuoglu and Farabet 2011, Torch7, A Matlab-like Environment for Machine Learning, BigLearn NIPS
+workshop
 """
 
 import torch
@@ -119,7 +120,7 @@ def threshold(
     """y = value if x ≤ threshold else x
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -7,7 +7,7 @@ from fusegen.codegen.emit.includes import INCLUDE
 from fusegen.codegen.emit.kernel_text import Emission, called
 from fusegen.codegen.emit.needed_kernels import emitted
 from fusegen.codegen.printed import Binding, Sources
-from fusegen.codegen.render import JOINT, NAMESPACE, fill, module_class, python
+from fusegen.codegen.render import JOINT, NAMESPACE, fill, long_lines, module_class, python
 from fusegen.codegen.render.registration import eager, registration
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.ir import operations
@@ -44,12 +44,12 @@ def cpp(of: Compiled, launches: Table) -> dict[str, str]:
 def _parts(of: Sources) -> dict[str, str]:
     """Return the C++ of a module in parts: what both devices share, and the headers and kernels of each."""
     both = {"scalars": of.scalars, "given": of.given, "uniforms": of.uniforms, "kernels": of.shared}
-    shared = fill("functions.j2", both) if of.scalars or of.shared else ""
+    shared = long_lines.cpp(fill("functions.j2", both)) if of.scalars or of.shared else ""
     parts = {"shared_source": shared, "joint": JOINT if shared else ""}
     for device, found in of.devices.items():
         parts[f"{device.name}_headers"] = "".join(map(INCLUDE.format, found.headers)) + f"{NAMESPACE}\n"
         context = {"tables": found.tables, "kernels": found.kernels, "launchers": found.launchers}
-        parts[f"{device.name}_source"] = fill("kernels.j2", context)
+        parts[f"{device.name}_source"] = long_lines.cpp(fill("kernels.j2", context))
     return parts | {"convolution": of.devices[Device.CUDA].library}
 
 

@@ -108,7 +108,7 @@ def _doc(of: CompiledRows) -> list[str]:
     return [
         *([shape, _both_shapes(of)] if of.is_mixed else [f"{shape} {_returned(of)}"]),
         *indices,
-        f"Dtype: {dtypes}, {computed}; others by PyTorch's operations.",
+        f"Dtype: {dtypes}, {computed}; others by PyTorch.",
         *[FOUND] * of.finds,
         *[ORDER] * (of.scans and not of.finds),
         f"Equal bits: those of {equal}, on their number or on the run.",

@@ -75,7 +75,7 @@ def _doc(of: CompiledWindows) -> list[str]:
     dims = "the last of which is" if rank == 1 else f"the last {rank} of which are"
     return [
         f"Shape: {first} of more than {rank} dimensions, {dims} pooled{others}.",
-        f"Dtype: {dtypes}, rounded once, of sums in double; others by PyTorch's operations.",
+        f"Dtype: {dtypes}, rounded once, of sums in double; others by PyTorch.",
         *([_EQUAL.format(extreme)] if extreme else []),
         "Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.",
     ]

@@ -28,7 +28,8 @@ HOST_DEVICE double batch_norm_add_relu_forward1_row(double row_var, double eps) 
   return rsqrt(row_var + eps);
 }
 template <typename M>
-HOST_DEVICE M batch_norm_add_relu_forward2(M x, M residual, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> weight, OfRow<M> bias) {
+HOST_DEVICE M batch_norm_add_relu_forward2(M x, M residual, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> weight,
+    OfRow<M> bias) {
   const M centred = x - row_mean;
   return relu(centred * of_row1 * weight + bias + residual);
 }
@@ -49,7 +50,8 @@ HOST_DEVICE double batch_norm_add_relu_backward1_row(double row_var, double eps)
   return rsqrt(row_var + eps);
 }
 template <typename M>
-HOST_DEVICE void batch_norm_add_relu_backward2(M grad, M x, M residual, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> weight, OfRow<M> bias, M* out) {
+HOST_DEVICE void batch_norm_add_relu_backward2(M grad, M x, M residual, OfRow<M> row_mean, OfRow<M> of_row1,
+    OfRow<M> weight, OfRow<M> bias, M* out) {
   const M centred = x - row_mean;
   const M t3 = centred * of_row1;
   const M t6 = t3 * weight + bias + residual;
@@ -59,12 +61,14 @@ HOST_DEVICE void batch_norm_add_relu_backward2(M grad, M x, M residual, OfRow<M>
   out[2] = t6 <= M(0) ? M(0) : grad * t3;
   out[3] = t6 <= M(0) ? M(0) : grad;
 }
-HOST_DEVICE void batch_norm_add_relu_backward2_row(double row_sum2, double of_row1, double row_share, double row_sum3, double* out) {
+HOST_DEVICE void batch_norm_add_relu_backward2_row(double row_sum2, double of_row1, double row_share, double row_sum3,
+    double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * row_share);
 }
 template <typename M>
-HOST_DEVICE void batch_norm_add_relu_backward3(M grad, M x, M residual, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> weight, OfRow<M> bias, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void batch_norm_add_relu_backward3(M grad, M x, M residual, OfRow<M> row_mean, OfRow<M> of_row1,
+    OfRow<M> weight, OfRow<M> bias, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M centred = x - row_mean;
   const M t3 = centred * of_row1;
   const M t6 = t3 * weight + bias + residual;
@@ -96,7 +100,8 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added, Added, 
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(batch_norm_add_relu_backward3(in[0], in[1], in[2], p.row_mean, p.of_row1, p.weight, p.bias, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(batch_norm_add_relu_backward3(in[0], in[1], in[2], p.row_mean, p.of_row1, p.weight, p.bias, p.of_row2,
+      p.of_row3, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -138,24 +143,29 @@ def eager(x, residual, weight, bias, moments, eps, batch):
     row_length = x.numel() // x.shape[1]
     centred = x - KERNELS.channel_sum(x, moments, batch, 0) / row_length
     mean_input = centred ** 2
-    relu_x = centred * torch.rsqrt(KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length + eps) * weight + bias + residual
+    relu_x = centred * torch.rsqrt(KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length
+        + eps) * weight + bias + residual
     return nn.functional.relu(relu_x)
 
 
 KERNELS = Channels(
     "batch_norm_add_relu", interface=3, eager=eager, channels=2,
     forward="Tensor x, Tensor residual, Tensor weight, Tensor bias, Tensor moments, float eps, float batch",
-    backward="Tensor grad, Tensor x, Tensor residual, Tensor weight, Tensor bias, Tensor moments, float eps, float batch",
+    backward="Tensor grad, Tensor x, Tensor residual, Tensor weight, Tensor bias, Tensor moments, float eps, "
+        "float batch",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 
 @KERNELS.function
-def _batch_norm_add_relu(x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, *, out: "Tensor | None" = None) -> Tensor:
-    """y = relu(centred · (1 / √(mean(centred²) + eps)) · along(weight, 1) + along(bias, 1) + residual),  centred = x - mean(x)
+def _batch_norm_add_relu(x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, *,
+    out: "Tensor | None" = None) -> Tensor:
+    """y = relu(centred · (1 / √(mean(centred²) + eps)) · along(weight, 1) + along(bias, 1) + residual),  centred = x -
+    mean(x)
 
-    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the
+    tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -166,9 +176,12 @@ def _batch_norm_add_relu(x: Tensor, residual: Tensor, weight: Tensor, bias: Tens
     return KERNELS.run(x, residual, weight, bias, eps)
 
 
-def batch_norm_add_relu(x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, *, out: "Tensor | None" = None) -> Tensor:
-    """y = relu(centred · (1 / √(mean(centred²) + eps)) · along(weight, 1) + along(bias, 1) + residual),  centred = x - mean(x)"""
-    return _batch_norm_add_relu(x, residual, KERNELS.along("weight", weight, x, 1), KERNELS.along("bias", bias, x, 1), eps, out=out)
+def batch_norm_add_relu(x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, *,
+    out: "Tensor | None" = None) -> Tensor:
+    """y = relu(centred · (1 / √(mean(centred²) + eps)) · along(weight, 1) + along(bias, 1) + residual),  centred = x -
+    mean(x)"""
+    return _batch_norm_add_relu(x, residual, KERNELS.along("weight", weight, x, 1), KERNELS.along("bias", bias, x, 1),
+        eps, out=out)
 
 
 class BatchNormAddRelu(BatchStatistics):
@@ -176,7 +189,8 @@ class BatchNormAddRelu(BatchStatistics):
 
     batch_norm_add_relu = KERNELS
 
-    def __init__(self, num_features, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None) -> None:
+    def __init__(self, num_features, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True, device=None,
+        dtype=None) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:

@@ -49,7 +49,8 @@ HOST_DEVICE double batch_norm_silu_backward1_row(double row_var, double eps) {
   return rsqrt(row_var + eps);
 }
 template <typename M>
-HOST_DEVICE void batch_norm_silu_backward2(M grad, M x, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> weight, OfRow<M> bias, M* out) {
+HOST_DEVICE void batch_norm_silu_backward2(M grad, M x, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> weight,
+    OfRow<M> bias, M* out) {
   const M centred = x - row_mean;
   const M t3 = centred * of_row1;
   const M silu_x = t3 * weight + bias;
@@ -61,12 +62,14 @@ HOST_DEVICE void batch_norm_silu_backward2(M grad, M x, OfRow<M> row_mean, OfRow
   out[3] = grad_silu_x * t3;
   out[4] = grad_silu_x;
 }
-HOST_DEVICE void batch_norm_silu_backward2_row(double row_sum2, double of_row1, double row_share, double row_sum3, double row_sum4, double weight, double* out) {
+HOST_DEVICE void batch_norm_silu_backward2_row(double row_sum2, double of_row1, double row_share, double row_sum3,
+    double row_sum4, double weight, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -((row_sum3 + row_sum4) * weight * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE M batch_norm_silu_backward3(M grad, M x, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> weight, OfRow<M> bias, OfRow<M> of_row2, OfRow<M> of_row3) {
+HOST_DEVICE M batch_norm_silu_backward3(M grad, M x, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> weight,
+    OfRow<M> bias, OfRow<M> of_row2, OfRow<M> of_row3) {
   const M centred = x - row_mean;
   const M t3 = centred * of_row1;
   const M silu_x = t3 * weight + bias;
@@ -99,7 +102,8 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1>, Added, Added, Added, Add
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = batch_norm_silu_backward3(in[0], in[1], p.row_mean, p.of_row1, p.weight, p.bias, p.of_row2, p.of_row3))
+  FUSEGEN_ELEMENT(out[0] = batch_norm_silu_backward3(in[0], in[1], p.row_mean, p.of_row1, p.weight, p.bias, p.of_row2,
+      p.of_row3))
 };
 """
 CUDA_SOURCE = r"""
@@ -149,7 +153,8 @@ def eager(x, weight, bias, moments, eps, batch):
     row_length = x.numel() // x.shape[1]
     centred = x - KERNELS.channel_sum(x, moments, batch, 0) / row_length
     mean_input = centred ** 2
-    silu_x = centred * torch.rsqrt(KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length + eps) * weight + bias
+    silu_x = centred * torch.rsqrt(KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length
+        + eps) * weight + bias
     return nn.functional.silu(silu_x)
 
 
@@ -162,11 +167,13 @@ KERNELS = Channels(
 
 
 @KERNELS.function
-def _batch_norm_silu(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, *, out: "Tensor | None" = None) -> Tensor:
+def _batch_norm_silu(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, *,
+    out: "Tensor | None" = None) -> Tensor:
     """y = silu(centred · (1 / √(mean(centred²) + eps)) · along(weight, 1) + along(bias, 1)),  centred = x - mean(x)
 
-    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the
+    tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -177,7 +184,8 @@ def _batch_norm_silu(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05
     return KERNELS.run(x, weight, bias, eps)
 
 
-def batch_norm_silu(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, *, out: "Tensor | None" = None) -> Tensor:
+def batch_norm_silu(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, *,
+    out: "Tensor | None" = None) -> Tensor:
     """y = silu(centred · (1 / √(mean(centred²) + eps)) · along(weight, 1) + along(bias, 1)),  centred = x - mean(x)"""
     return _batch_norm_silu(x, KERNELS.along("weight", weight, x, 1), KERNELS.along("bias", bias, x, 1), eps, out=out)
 
@@ -187,7 +195,8 @@ class BatchNormSilu(BatchStatistics):
 
     batch_norm_silu = KERNELS
 
-    def __init__(self, num_features, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None) -> None:
+    def __init__(self, num_features, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True, device=None,
+        dtype=None) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -40,7 +40,8 @@ HOST_DEVICE M bias_dropout_add_forward(M x, M bias, M residual, M kept, M scale)
   return (x + bias) * (kept * scale) + residual;
 }
 
-// From grad, the gradient of y, and x and bias and residual and kept: the gradient of x; the gradient of bias; the gradient of residual.
+// From grad, the gradient of y, and x and bias and residual and kept: the gradient of x; the gradient of bias; the
+// gradient of residual.
 template <typename M>
 HOST_DEVICE void bias_dropout_add_backward(M grad, M x, M bias, M residual, M kept, M scale, M* out) {
   const M grad_t = grad * (kept * scale);
@@ -105,7 +106,7 @@ def _bias_dropout_add(
 
     Shape: x, bias, residual, kept of shapes that broadcast, with any strides.
     Masks: kept; 0 or 1 in the dtype of the other tensors, without a gradient.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if scale.__class__ is not float:

@@ -90,7 +90,8 @@ struct Forward : Broadcasting<3, 1, Scalars, 1> {
 struct Backward : Broadcasting<4, 2, Scalars, 1> {
   static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) bias_gelu_dropout_backward_float(in[0], in[1], in[2], in[3], p.scale, out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) bias_gelu_dropout_backward_float(in[0], in[1], in[2], in[3], p.scale,
+      out);
                   else bias_gelu_dropout_backward(in[0], in[1], in[2], in[3], p.scale, out))
 };
 }}  // namespace fusegen
@@ -111,7 +112,8 @@ HOST_DEVICE float bias_gelu_dropout_forward_single_result(float x, float bias, f
   return after_gelu * (kept * scale);
 }
 
-HOST_DEVICE void bias_gelu_dropout_backward_single_result(float grad, float x, float bias, float kept, float scale, float* out) {
+HOST_DEVICE void bias_gelu_dropout_backward_single_result(float grad, float x, float bias, float kept, float scale,
+    float* out) {
   const Promoted<float> step1 = two_sum(x, bias);
   const Promoted<float> finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
   const float grad_step1 = grad * (kept * scale) * times_ndtr_slope<SINGLE_RESULT>(finite_step1);
@@ -123,12 +125,14 @@ HOST_DEVICE void bias_gelu_dropout_backward_single_result(float grad, float x, f
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<3, 1, Scalars, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = bias_gelu_dropout_forward_single_result(in[0], in[1], in[2], p.scale);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0]
+      = bias_gelu_dropout_forward_single_result(in[0], in[1], in[2], p.scale);
                   else out[0] = bias_gelu_dropout_forward(in[0], in[1], in[2], p.scale))
 };
 struct Backward : Broadcasting<4, 2, Scalars, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) bias_gelu_dropout_backward_single_result(in[0], in[1], in[2], in[3], p.scale, out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) bias_gelu_dropout_backward_single_result(in[0], in[1],
+      in[2], in[3], p.scale, out);
                   else bias_gelu_dropout_backward(in[0], in[1], in[2], in[3], p.scale, out))
 };
 }}  // namespace fusegen
@@ -151,12 +155,13 @@ KERNELS = Dropouts(
 
 
 @KERNELS.function
-def _bias_gelu_dropout(x: Tensor, bias: Tensor, kept: Tensor, scale: float = 1.1111111111111112, *, out: "Tensor | None" = None) -> Tensor:
+def _bias_gelu_dropout(x: Tensor, bias: Tensor, kept: Tensor, scale: float = 1.1111111111111112, *,
+    out: "Tensor | None" = None) -> Tensor:
     """x = x + bias,  x = gelu(x),  y = dropout(x, p)
 
     Shape: x, bias, kept of shapes that broadcast, with any strides.
     Masks: kept; 0 or 1 in the dtype of the other tensors, without a gradient.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if scale.__class__ is not float:
@@ -166,7 +171,8 @@ def _bias_gelu_dropout(x: Tensor, bias: Tensor, kept: Tensor, scale: float = 1.1
     return KERNELS.run(x, bias, kept, scale)
 
 
-def bias_gelu_dropout(x: Tensor, bias: Tensor, p: float = 0.1, training: bool = True, *, out: "Tensor | None" = None) -> Tensor:
+def bias_gelu_dropout(x: Tensor, bias: Tensor, p: float = 0.1, training: bool = True, *,
+    out: "Tensor | None" = None) -> Tensor:
     """x = x + bias,  x = gelu(x),  y = dropout(x, p)"""
     kept, scale = KERNELS.dropout(p, training, x, bias)
     return _bias_gelu_dropout(x, bias, kept, scale, out=out)

@@ -88,7 +88,7 @@ def columns_argmax(x: "Tensor | None" = None, *, out: "Tensor | None" = None, in
     """y = argmax(x)
 
     Shape: x whose rows are dimension 1; the others broadcast to it. The result is an int64 a row.
-    Dtype: float32, float16, bfloat16 or float64, compared in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, compared in double; others by PyTorch.
     Equal elements: the first of them is found, and NaN before all others; no gradient passes.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.

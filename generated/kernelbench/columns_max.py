@@ -119,7 +119,7 @@ def columns_max(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input
     """y = amax(x)
 
     Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -26,7 +26,8 @@ HOST_DEVICE double conv2d_batch_norm_scale_forward1_row(double row_var, double b
   return rsqrt(row_var + bn_eps);
 }
 template <typename M>
-HOST_DEVICE M conv2d_batch_norm_scale_forward2(M x, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> bn_weight, OfRow<M> bn_bias, OfRow<M> scaling_factor) {
+HOST_DEVICE M conv2d_batch_norm_scale_forward2(M x, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> bn_weight,
+    OfRow<M> bn_bias, OfRow<M> scaling_factor) {
   const M centred = x - row_mean;
   const M normed = centred * of_row1 * bn_weight + bn_bias;
   return normed * scaling_factor;
@@ -43,13 +44,15 @@ struct Forward1 : Moments<ForwardValues, READS<0>> {
 struct Forward2 : Stores<ForwardValues, READS<0>, 1> {
   static constexpr bool CANCELS = true;
   static constexpr bool WATCHES = true;
-  FUSEGEN_ELEMENT(out[0] = conv2d_batch_norm_scale_forward2(in[0], p.row_mean, p.of_row1, p.bn_weight, p.bn_bias, p.scaling_factor))
+  FUSEGEN_ELEMENT(out[0] = conv2d_batch_norm_scale_forward2(in[0], p.row_mean, p.of_row1, p.bn_weight, p.bn_bias,
+      p.scaling_factor))
 };
 HOST_DEVICE double conv2d_batch_norm_scale_backward1_row(double row_var, double bn_eps) {
   return rsqrt(row_var + bn_eps);
 }
 template <typename M>
-HOST_DEVICE void conv2d_batch_norm_scale_backward2(M grad, M x, OfRow<M> row_mean, OfRow<M> scaling_factor, OfRow<M> bn_weight, OfRow<M> of_row1, M* out) {
+HOST_DEVICE void conv2d_batch_norm_scale_backward2(M grad, M x, OfRow<M> row_mean, OfRow<M> scaling_factor,
+    OfRow<M> bn_weight, OfRow<M> of_row1, M* out) {
   const M centred = x - row_mean;
   const M grad_normed = grad * scaling_factor;
   const M grad_t3 = grad_normed * bn_weight;
@@ -58,12 +61,14 @@ HOST_DEVICE void conv2d_batch_norm_scale_backward2(M grad, M x, OfRow<M> row_mea
   out[2] = grad_normed * (centred * of_row1);
   out[3] = grad_normed;
 }
-HOST_DEVICE void conv2d_batch_norm_scale_backward2_row(double row_sum2, double of_row1, double row_share, double row_sum3, double scaling_factor, double bn_weight, double* out) {
+HOST_DEVICE void conv2d_batch_norm_scale_backward2_row(double row_sum2, double of_row1, double row_share,
+    double row_sum3, double scaling_factor, double bn_weight, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * scaling_factor * bn_weight * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE M conv2d_batch_norm_scale_backward3(M grad, M x, OfRow<M> row_mean, OfRow<M> scaling_factor, OfRow<M> bn_weight, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3) {
+HOST_DEVICE M conv2d_batch_norm_scale_backward3(M grad, M x, OfRow<M> row_mean, OfRow<M> scaling_factor,
+    OfRow<M> bn_weight, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3) {
   const M centred = x - row_mean;
   const M grad_normed = grad * scaling_factor;
   const M grad_t3 = grad_normed * bn_weight;
@@ -81,20 +86,23 @@ struct Backward1 : Moments<BackwardValues, READS<1>> {
               p.of_row1 = conv2d_batch_norm_scale_backward1_row(p.row_var, p.bn_eps))
 };
 struct Backward2 : Reduces<BackwardValues, READS<0, 1>, Added, Added, Added, Added> {
-  FUSEGEN_ELEMENT(conv2d_batch_norm_scale_backward2(in[0], in[1], p.row_mean, p.scaling_factor, p.bn_weight, p.of_row1, out))
+  FUSEGEN_ELEMENT(conv2d_batch_norm_scale_backward2(in[0], in[1], p.row_mean, p.scaling_factor, p.bn_weight, p.of_row1,
+      out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               p.row_sum4 = r[2];
               p.row_sum5 = r[3];
               double made[2];
-              conv2d_batch_norm_scale_backward2_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, p.scaling_factor, p.bn_weight, made);
+              conv2d_batch_norm_scale_backward2_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, p.scaling_factor,
+                  p.bn_weight, made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
   static constexpr bool WATCHES = true;
-  FUSEGEN_ELEMENT(out[0] = conv2d_batch_norm_scale_backward3(in[0], in[1], p.row_mean, p.scaling_factor, p.bn_weight, p.of_row1, p.of_row2, p.of_row3))
+  FUSEGEN_ELEMENT(out[0] = conv2d_batch_norm_scale_backward3(in[0], in[1], p.row_mean, p.scaling_factor, p.bn_weight,
+      p.of_row1, p.of_row2, p.of_row3))
 };
 """
 CUDA_SOURCE = r"""
@@ -136,14 +144,17 @@ def eager(x, bn_weight, bn_bias, moments, scaling_factor, bn_eps, batch):
     row_length = x.numel() // x.shape[1]
     centred = x - KERNELS.channel_sum(x, moments, batch, 0) / row_length
     mean_input = centred ** 2
-    normed = centred * torch.rsqrt(KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length + bn_eps) * bn_weight + bn_bias
+    normed = centred * torch.rsqrt(KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length
+        + bn_eps) * bn_weight + bn_bias
     return normed * scaling_factor
 
 
 KERNELS = Channels(
     "conv2d_batch_norm_scale", interface=3, eager=eager, channels=2,
-    forward="Tensor x, Tensor bn_weight, Tensor bn_bias, Tensor moments, float scaling_factor, float bn_eps, float batch",
-    backward="Tensor grad, Tensor x, Tensor bn_weight, Tensor bn_bias, Tensor moments, float scaling_factor, float bn_eps, float batch",
+    forward="Tensor x, Tensor bn_weight, Tensor bn_bias, Tensor moments, float scaling_factor, float bn_eps, "
+        "float batch",
+    backward="Tensor grad, Tensor x, Tensor bn_weight, Tensor bn_bias, Tensor moments, float scaling_factor, "
+        "float bn_eps, float batch",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
@@ -153,10 +164,12 @@ def _conv2d_batch_norm_scale(
     x: Tensor, bn_weight: Tensor, bn_bias: Tensor, scaling_factor: float = 2.0, bn_eps: float = 1e-05, *,
     out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = normed · scaling_factor,  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)
+    """y = normed · scaling_factor,  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + bn_eps)) ·
+    along(bn_weight, 1) + along(bn_bias, 1)
 
-    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the
+    tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -173,8 +186,10 @@ def conv2d_batch_norm_scale(
     x: Tensor, bn_weight: Tensor, bn_bias: Tensor, scaling_factor: float = 2.0, bn_eps: float = 1e-05, *,
     out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = normed · scaling_factor,  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)"""
-    return _conv2d_batch_norm_scale(x, KERNELS.along("bn_weight", bn_weight, x, 1), KERNELS.along("bn_bias", bn_bias, x, 1), scaling_factor, bn_eps, out=out)
+    """y = normed · scaling_factor,  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + bn_eps)) ·
+    along(bn_weight, 1) + along(bn_bias, 1)"""
+    return _conv2d_batch_norm_scale(x, KERNELS.along("bn_weight", bn_weight, x, 1),
+        KERNELS.along("bn_bias", bn_bias, x, 1), scaling_factor, bn_eps, out=out)
 
 
 class Conv2dBatchNormScale(nn.Module):

@@ -130,7 +130,7 @@ def conv2d_divide_leaky_relu(
     """x = x + conv_bias,  x = x / divisor,  y = leaky_relu(x, negative_slope=0.01)
 
     Shape: x, conv_bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if divisor.__class__ is not float:

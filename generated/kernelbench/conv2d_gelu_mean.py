@@ -111,7 +111,8 @@ def eager(x, conv_bias):
     row_length = x.shape[2:].numel()
     x_with_bias = x + conv_bias
     mean_input = nn.functional.gelu(x_with_bias)
-    return torch.squeeze(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length, tuple(range(2, x.dim())))
+    return torch.squeeze(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length,
+        tuple(range(2, x.dim())))
 
 
 KERNELS = Rows(
@@ -129,7 +130,7 @@ def conv2d_gelu_mean(
     """y = mean(gelu(x)),  x = x + conv_bias
 
     Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is one value a row.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._runtime import Windows, Sources
 
-__all__ = ["Conv2dGroupNormScaleMaxPoolClamp", "ModelNew", "conv2d_group_norm_scale_max_pool_clamp", "get_init_inputs", "get_inputs"]
+__all__ = ["Conv2dGroupNormScaleMaxPoolClamp", "ModelNew", "conv2d_group_norm_scale_max_pool_clamp", "get_init_inputs",
+    "get_inputs"]
 
 SHARED_SOURCE = r"""
 HOST_DEVICE double conv2d_group_norm_scale_max_pool_clamp_front(double x, double scale) {
@@ -26,11 +27,13 @@ HOST_DEVICE double conv2d_group_norm_scale_max_pool_clamp_front(double x, double
 HOST_DEVICE double conv2d_group_norm_scale_max_pool_clamp_behind(double pooled, double least, double most) {
   return clamp(pooled, least, most);
 }
-HOST_DEVICE void conv2d_group_norm_scale_max_pool_clamp_front_gradient(double grad, double x, double scale, double* out) {
+HOST_DEVICE void conv2d_group_norm_scale_max_pool_clamp_front_gradient(double grad, double x, double scale,
+    double* out) {
   out[0] = grad * scale;
   out[1] = grad * x;
 }
-HOST_DEVICE double conv2d_group_norm_scale_max_pool_clamp_behind_gradient(double grad, double pooled, double least, double most) {
+HOST_DEVICE double conv2d_group_norm_scale_max_pool_clamp_behind_gradient(double grad, double pooled, double least,
+    double most) {
   return pooled >= least ? (pooled <= most ? grad : 0.0) : 0.0;
 }
 // Sums, and what is computed of an element and of a window, are in double: a result is rounded once.
@@ -94,7 +97,7 @@ def conv2d_group_norm_scale_max_pool_clamp(
     """y = min(max(max_pool2d(x · scale, kernel_size=maxpool_kernel_size), least), most)
 
     Shape: x of more than 2 dimensions, the last 2 of which are pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal elements: the first of the largest ones takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -129,8 +132,10 @@ class Conv2dGroupNormScaleMaxPoolClamp(nn.Module):
         x = self.conv(x)
         x = self.group_norm(x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv2d_group_norm_scale_max_pool_clamp.conv2d_group_norm_scale_max_pool_clamp_cuda(x, self.scale, self.least, self.most, self.maxpool_kernel_size)
-        return self.conv2d_group_norm_scale_max_pool_clamp.conv2d_group_norm_scale_max_pool_clamp_cpu(x, self.scale, self.least, self.most, self.maxpool_kernel_size)
+            return self.conv2d_group_norm_scale_max_pool_clamp.conv2d_group_norm_scale_max_pool_clamp_cuda(x,
+                self.scale, self.least, self.most, self.maxpool_kernel_size)
+        return self.conv2d_group_norm_scale_max_pool_clamp.conv2d_group_norm_scale_max_pool_clamp_cpu(x, self.scale,
+            self.least, self.most, self.maxpool_kernel_size)
 
     def extra_repr(self) -> str:
         return f"clamp_min={self.least}, clamp_max={self.most}, maxpool_kernel_size={self.maxpool_kernel_size}"

@@ -13,7 +13,8 @@
 # added. Gradient: 4 loops over the elements of a row.
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
-# Its evidence, once certified, lies beside it in conv2d_group_norm_tanh_hardswish_residual_logsumexp.certificate.txt and conv2d_group_norm_tanh_hardswish_residual_logsumexp.added.certificate.txt.
+# Its evidence, once certified, lies beside it in conv2d_group_norm_tanh_hardswish_residual_logsumexp.certificate.txt
+# and conv2d_group_norm_tanh_hardswish_residual_logsumexp.added.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
@@ -24,7 +25,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["Conv2dGroupNormTanhHardswishResidualLogsumexp", "ModelNew", "conv2d_group_norm_tanh_hardswish_residual_logsumexp", "get_init_inputs", "get_inputs"]
+__all__ = ["Conv2dGroupNormTanhHardswishResidualLogsumexp", "ModelNew",
+    "conv2d_group_norm_tanh_hardswish_residual_logsumexp", "get_init_inputs", "get_inputs"]
 
 ADDED_SHARED_SOURCE = r"""
 template <typename M>
@@ -32,7 +34,8 @@ HOST_DEVICE M conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_forward1
   const M x_with_bias = x + conv_bias;
   return x_with_bias;
 }
-HOST_DEVICE double conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_forward1_row(double row_sum, double row_share) {
+HOST_DEVICE double conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_forward1_row(double row_sum,
+    double row_share) {
   return row_sum * row_share;
 }
 template <typename M>
@@ -42,11 +45,13 @@ HOST_DEVICE M conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_forward2
   const M mean_input = square(centred);
   return mean_input;
 }
-HOST_DEVICE double conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_forward2_row(double row_sum1, double row_share, double group_norm_eps) {
+HOST_DEVICE double conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_forward2_row(double row_sum1,
+    double row_share, double group_norm_eps) {
   return rsqrt(row_sum1 * row_share + group_norm_eps);
 }
 template <typename M>
-HOST_DEVICE M conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_forward3(M x, M conv_bias, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1) {
+HOST_DEVICE M conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_forward3(M x, M conv_bias, M group_norm_weight,
+    M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1) {
   const M x_with_bias = x + conv_bias;
   const M centred = x_with_bias - of_row;
   const M normed = centred * of_row1 * group_norm_weight + group_norm_bias;
@@ -64,19 +69,22 @@ struct Forward1 : Reduces<ForwardValues, READS<0, 1>, Added> {
 struct Forward2 : Reduces<ForwardValues, READS<0, 1>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_forward2(in[0], in[1], p.of_row))
   FUSEGEN_ROW(p.row_sum1 = r[0];
-              p.of_row1 = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_forward2_row(p.row_sum1, p.row_share, p.group_norm_eps))
+              p.of_row1 = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_forward2_row(p.row_sum1,
+                  p.row_share, p.group_norm_eps))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Forward3 : Stores<ForwardValues, READS<0, 1, 2, 3>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_forward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1))
+  FUSEGEN_ELEMENT(out[0] = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_forward3(in[0], in[1], in[2],
+      in[3], p.of_row, p.of_row1))
 };
 template <typename M>
 HOST_DEVICE M conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward1(M x, M conv_bias) {
   const M x_with_bias = x + conv_bias;
   return x_with_bias;
 }
-HOST_DEVICE double conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward1_row(double row_sum, double row_share) {
+HOST_DEVICE double conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward1_row(double row_sum,
+    double row_share) {
   return row_sum * row_share;
 }
 template <typename M>
@@ -86,10 +94,12 @@ HOST_DEVICE M conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward
   const M mean_input = square(centred);
   return mean_input;
 }
-HOST_DEVICE double conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward2_row(double row_sum1, double row_share, double group_norm_eps) {
+HOST_DEVICE double conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward2_row(double row_sum1,
+    double row_share, double group_norm_eps) {
   return rsqrt(row_sum1 * row_share + group_norm_eps);
 }
-HOST_DEVICE void conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward3_row(double row_sum2, double of_row1, double row_share, double row_sum3, double* out) {
+HOST_DEVICE void conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward3_row(double row_sum2,
+    double of_row1, double row_share, double row_sum3, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * of_row1 * row_share);
 }
@@ -111,7 +121,8 @@ struct Forward : Rows<4, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
   using Math16 = FastFloat;
 };
 template <typename M>
-HOST_DEVICE void conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward3(M grad, M x, M conv_bias, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, M* out) {
+HOST_DEVICE void conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward3(M grad, M x, M conv_bias,
+    M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, M* out) {
   const M x_with_bias = x + conv_bias;
   const M centred = x_with_bias - of_row;
   const M t3 = centred * of_row1;
@@ -125,7 +136,9 @@ HOST_DEVICE void conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backw
   out[1] = grad_t3;
 }
 template <typename M>
-HOST_DEVICE void conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward4(M grad, M x, M conv_bias, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward4(M grad, M x, M conv_bias,
+    M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3,
+    M* out) {
   const M x_with_bias = x + conv_bias;
   const M centred = x_with_bias - of_row;
   const M t3 = centred * of_row1;
@@ -147,28 +160,34 @@ struct BackwardValues { double group_norm_eps, row_share, row_sum, of_row, row_s
 struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward1(in[1], in[2]))
   FUSEGEN_ROW(p.row_sum = r[0];
-              p.of_row = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward1_row(p.row_sum, p.row_share))
+              p.of_row = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward1_row(p.row_sum,
+                  p.row_share))
   FUSEGEN_MADE(p.row_sum = from.row_sum; p.of_row = from.of_row)
 };
 struct Backward2 : Reduces<BackwardValues, READS<1, 2>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward2(in[1], in[2], p.of_row))
   FUSEGEN_ROW(p.row_sum1 = r[0];
-              p.of_row1 = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward2_row(p.row_sum1, p.row_share, p.group_norm_eps))
+              p.of_row1 = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward2_row(p.row_sum1,
+                  p.row_share, p.group_norm_eps))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2, 3, 4>, Added, Added> {
-  FUSEGEN_ELEMENT(conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, out))
+  FUSEGEN_ELEMENT(conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward3(in[0], in[1], in[2], in[3], in[4],
+      p.of_row, p.of_row1, out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               double made[2];
-              conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, made);
+              conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward3_row(p.row_sum2, p.of_row1,
+                  p.row_share, p.row_sum3, made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
-  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2;
+      p.of_row3 = from.of_row3)
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3, 4>, 4> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward4(in[0], in[1], in[2], in[3], in[4],
+      p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
 };
 struct Backward : Rows<5, 4, 1, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
@@ -194,7 +213,8 @@ struct Forward : Rows<4, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
   static constexpr bool BY_CHANNEL = true;
 };
 template <typename M>
-HOST_DEVICE void conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward3(M grad, M x, M conv_bias, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, M* out) {
+HOST_DEVICE void conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward3(M grad, M x, M conv_bias,
+    M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, M* out) {
   const M x_with_bias = x + conv_bias;
   const M centred = x_with_bias - of_row;
   const M t3 = centred * of_row1;
@@ -208,7 +228,9 @@ HOST_DEVICE void conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backw
   out[1] = grad_t3;
 }
 template <typename M>
-HOST_DEVICE void conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward4(M grad, M x, M conv_bias, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward4(M grad, M x, M conv_bias,
+    M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3,
+    M* out) {
   const M x_with_bias = x + conv_bias;
   const M centred = x_with_bias - of_row;
   const M t3 = centred * of_row1;
@@ -230,28 +252,34 @@ struct BackwardValues { double group_norm_eps, row_share, row_sum, of_row, row_s
 struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward1(in[1], in[2]))
   FUSEGEN_ROW(p.row_sum = r[0];
-              p.of_row = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward1_row(p.row_sum, p.row_share))
+              p.of_row = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward1_row(p.row_sum,
+                  p.row_share))
   FUSEGEN_MADE(p.row_sum = from.row_sum; p.of_row = from.of_row)
 };
 struct Backward2 : Reduces<BackwardValues, READS<1, 2>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward2(in[1], in[2], p.of_row))
   FUSEGEN_ROW(p.row_sum1 = r[0];
-              p.of_row1 = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward2_row(p.row_sum1, p.row_share, p.group_norm_eps))
+              p.of_row1 = conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward2_row(p.row_sum1,
+                  p.row_share, p.group_norm_eps))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2, 3, 4>, Added, Added> {
-  FUSEGEN_ELEMENT(conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, out))
+  FUSEGEN_ELEMENT(conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward3(in[0], in[1], in[2], in[3], in[4],
+      p.of_row, p.of_row1, out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               double made[2];
-              conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, made);
+              conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward3_row(p.row_sum2, p.of_row1,
+                  p.row_share, p.row_sum3, made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
-  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2;
+      p.of_row3 = from.of_row3)
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3, 4>, 4> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv2d_group_norm_tanh_hardswish_residual_logsumexp_added_backward4(in[0], in[1], in[2], in[3], in[4],
+      p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
 };
 struct Backward : Rows<5, 4, 1, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
@@ -270,7 +298,8 @@ def added_eager(x, conv_bias, group_norm_weight, group_norm_bias, group_norm_eps
     x_with_bias = x + conv_bias
     centred = x_with_bias - torch.sum(x_with_bias, tuple(range(2, x.dim())), keepdim=True) / row_length
     mean_input = centred ** 2
-    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length + group_norm_eps) * group_norm_weight + group_norm_bias
+    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length
+        + group_norm_eps) * group_norm_weight + group_norm_bias
     hardswish_x = torch.tanh(normed)
     return x_with_bias + nn.functional.hardswish(hardswish_x)
 
@@ -278,7 +307,8 @@ def added_eager(x, conv_bias, group_norm_weight, group_norm_bias, group_norm_eps
 ADDED_KERNELS = Rows(
     "conv2d_group_norm_tanh_hardswish_residual_logsumexp_added", interface=3, eager=added_eager,
     forward="Tensor x, Tensor conv_bias, Tensor group_norm_weight, Tensor group_norm_bias, float group_norm_eps",
-    backward="Tensor grad, Tensor x, Tensor conv_bias, Tensor group_norm_weight, Tensor group_norm_bias, float group_norm_eps",
+    backward="Tensor grad, Tensor x, Tensor conv_bias, Tensor group_norm_weight, Tensor group_norm_bias, "
+        "float group_norm_eps",
     sources=Sources(ADDED_CUDA_SOURCE, ADDED_CPU_SOURCE),
     over=2, groups=1, channels=("conv_bias", "group_norm_weight", "group_norm_bias"),
 )
@@ -289,10 +319,12 @@ def _conv2d_group_norm_tanh_hardswish_residual_logsumexp_added(
     x: Tensor, conv_bias: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor, group_norm_eps: float = 1e-05,
     groups: int = 16, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = x + hardswish(tanh(normed)),  x = x + conv_bias,  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
+    """y = x + hardswish(tanh(normed)),  x = x + conv_bias,  centred = x - mean(x),  normed = centred · (1 /
+    √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
 
-    Shape: x whose rows are a part of dimension 1, of groups, and all behind it; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are a part of dimension 1, of groups, and all behind it; the others broadcast to it. The result
+    is of the shape of the tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -307,8 +339,11 @@ def conv2d_group_norm_tanh_hardswish_residual_logsumexp_added(
     x: Tensor, conv_bias: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor, group_norm_eps: float = 1e-05,
     groups: int = 16, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = x + hardswish(tanh(normed)),  x = x + conv_bias,  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)"""
-    return _conv2d_group_norm_tanh_hardswish_residual_logsumexp_added(x, conv_bias, ADDED_KERNELS.along("group_norm_weight", group_norm_weight, x, 1), ADDED_KERNELS.along("group_norm_bias", group_norm_bias, x, 1), group_norm_eps, groups, out=out)
+    """y = x + hardswish(tanh(normed)),  x = x + conv_bias,  centred = x - mean(x),  normed = centred · (1 /
+    √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)"""
+    return _conv2d_group_norm_tanh_hardswish_residual_logsumexp_added(x, conv_bias,
+        ADDED_KERNELS.along("group_norm_weight", group_norm_weight, x, 1),
+        ADDED_KERNELS.along("group_norm_bias", group_norm_bias, x, 1), group_norm_eps, groups, out=out)
 
 
 SHARED_SOURCE = r"""
@@ -352,7 +387,8 @@ HOST_DEVICE double conv2d_group_norm_tanh_hardswish_residual_logsumexp_backward2
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE M conv2d_group_norm_tanh_hardswish_residual_logsumexp_backward3(M grad, M x, OfRow<M> of_row, OfRow<M> of_row1) {
+HOST_DEVICE M conv2d_group_norm_tanh_hardswish_residual_logsumexp_backward3(M grad, M x, OfRow<M> of_row,
+    OfRow<M> of_row1) {
   const M t4 = exp(x - of_row);
   return grad * of_row1 * t4;
 }
@@ -372,7 +408,8 @@ struct Backward2 : Reduces<BackwardValues, READS<1>, Added> {
   FUSEGEN_MADE(p.row_sum = from.row_sum; p.of_row1 = from.of_row1)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1>, 1> {
-  FUSEGEN_ELEMENT(out[0] = conv2d_group_norm_tanh_hardswish_residual_logsumexp_backward3(in[0], in[1], p.of_row, p.of_row1))
+  FUSEGEN_ELEMENT(out[0] = conv2d_group_norm_tanh_hardswish_residual_logsumexp_backward3(in[0], in[1], p.of_row,
+      p.of_row1))
 };
 """
 CUDA_SOURCE = r"""
@@ -423,7 +460,10 @@ FUSEGEN_KERNELS(conv2d_group_norm_tanh_hardswish_residual_logsumexp)
 
 def eager(x):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
-    return torch.log(torch.sum(torch.exp(x - torch.where(torch.abs(torch.amax(x, 1, keepdim=True).detach()) < 1.0715086071862673e+301, torch.amax(x, 1, keepdim=True).detach(), 0)), 1, keepdim=True)) + torch.where(torch.abs(torch.amax(x, 1, keepdim=True).detach()) < 1.0715086071862673e+301, torch.amax(x, 1, keepdim=True).detach(), 0)
+    return torch.log(torch.sum(torch.exp(x - torch.where(torch.abs(torch.amax(x, 1, keepdim=True).detach())
+        < 1.0715086071862673e+301, torch.amax(x, 1, keepdim=True).detach(), 0)), 1, keepdim=True)) + torch.where(
+        torch.abs(torch.amax(x, 1, keepdim=True).detach()) < 1.0715086071862673e+301,
+        torch.amax(x, 1, keepdim=True).detach(), 0)
 
 
 KERNELS = Rows(
@@ -434,11 +474,13 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def conv2d_group_norm_tanh_hardswish_residual_logsumexp(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def conv2d_group_norm_tanh_hardswish_residual_logsumexp(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = logsumexp(x)
 
-    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions
+    of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -460,10 +502,14 @@ class Conv2dGroupNormTanhHardswishResidualLogsumexp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x, conv_bias = ADDED_KERNELS.without_bias(self.conv, x)
-        x = _conv2d_group_norm_tanh_hardswish_residual_logsumexp_added(x, conv_bias, ADDED_KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1), ADDED_KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.groups)
+        x = _conv2d_group_norm_tanh_hardswish_residual_logsumexp_added(x, conv_bias,
+            ADDED_KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1),
+            ADDED_KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.groups)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv2d_group_norm_tanh_hardswish_residual_logsumexp.conv2d_group_norm_tanh_hardswish_residual_logsumexp_cuda(x)
-        return self.conv2d_group_norm_tanh_hardswish_residual_logsumexp.conv2d_group_norm_tanh_hardswish_residual_logsumexp_cpu(x)
+            return self.conv2d_group_norm_tanh_hardswish_residual_logsumexp.conv2d_group_norm_tanh_hardswish_residual_logsumexp_cuda(
+                x)
+        return self.conv2d_group_norm_tanh_hardswish_residual_logsumexp.conv2d_group_norm_tanh_hardswish_residual_logsumexp_cpu(
+            x)
 
     def extra_repr(self) -> str:
         return f"groups={self.groups}"

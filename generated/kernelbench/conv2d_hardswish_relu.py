@@ -124,7 +124,7 @@ def conv2d_hardswish_relu(
     """x = x + conv_bias,  x = hardswish(x),  y = relu(x)
 
     Shape: x, conv_bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:

@@ -39,7 +39,8 @@ HOST_DEVICE double conv2d_instance_norm_divide_forward2_row(double row_sum1, dou
   return rsqrt(row_sum1 * row_share + 1e-05);
 }
 template <typename M>
-HOST_DEVICE M conv2d_instance_norm_divide_forward3(M x, M conv_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> divide_by) {
+HOST_DEVICE M conv2d_instance_norm_divide_forward3(M x, M conv_bias, OfRow<M> of_row, OfRow<M> of_row1,
+    OfRow<M> divide_by) {
   const M x_with_bias = x + conv_bias;
   const M centred = x_with_bias - of_row;
   return centred * of_row1 * reciprocal(M(divide_by));
@@ -72,7 +73,8 @@ HOST_DEVICE double conv2d_instance_norm_divide_backward1_row(double row_sum, dou
   return row_sum * row_share;
 }
 template <typename M>
-HOST_DEVICE void conv2d_instance_norm_divide_backward2(M grad, M x, M conv_bias, OfRow<M> of_row, OfRow<M> divide_by, M* out) {
+HOST_DEVICE void conv2d_instance_norm_divide_backward2(M grad, M x, M conv_bias, OfRow<M> of_row, OfRow<M> divide_by,
+    M* out) {
   const M x_with_bias = x + conv_bias;
   const M centred = x_with_bias - of_row;
   const M mean_input = square(centred);
@@ -80,14 +82,16 @@ HOST_DEVICE void conv2d_instance_norm_divide_backward2(M grad, M x, M conv_bias,
   out[0] = mean_input;
   out[1] = grad_t3 * centred;
 }
-HOST_DEVICE void conv2d_instance_norm_divide_backward2_row(double row_sum1, double row_share, double row_sum2, double row_sum3, double divide_by, double* out) {
+HOST_DEVICE void conv2d_instance_norm_divide_backward2_row(double row_sum1, double row_share, double row_sum2,
+    double row_sum3, double divide_by, double* out) {
   const double of_row1 = rsqrt(row_sum1 * row_share + 1e-05);
   out[0] = of_row1;
   out[1] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[2] = -(row_sum3 * reciprocal(divide_by) * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void conv2d_instance_norm_divide_backward3(M grad, M x, M conv_bias, OfRow<M> of_row, OfRow<M> divide_by, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv2d_instance_norm_divide_backward3(M grad, M x, M conv_bias, OfRow<M> of_row, OfRow<M> divide_by,
+    OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M x_with_bias = x + conv_bias;
   const M centred = x_with_bias - of_row;
   const M grad_t3 = grad * reciprocal(M(divide_by));
@@ -110,15 +114,18 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added> {
   FUSEGEN_ROW(p.row_sum1 = r[0];
               p.row_sum2 = r[1];
               double made[3];
-              conv2d_instance_norm_divide_backward2_row(p.row_sum1, p.row_share, p.row_sum2, p.row_sum3, p.divide_by, made);
+              conv2d_instance_norm_divide_backward2_row(p.row_sum1, p.row_share, p.row_sum2, p.row_sum3, p.divide_by,
+                  made);
               p.of_row1 = made[0];
               p.of_row2 = made[1];
               p.of_row3 = made[2])
-  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1;
+      p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv2d_instance_norm_divide_backward3(in[0], in[1], in[2], p.of_row, p.divide_by, p.of_row1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv2d_instance_norm_divide_backward3(in[0], in[1], in[2], p.of_row, p.divide_by, p.of_row1,
+      p.of_row2, p.of_row3, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -171,7 +178,8 @@ def eager(x, conv_bias, divide_by):
     x_with_bias = x + conv_bias
     centred = x_with_bias - torch.sum(x_with_bias, tuple(range(2, x.dim())), keepdim=True) / row_length
     mean_input = centred ** 2
-    return centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length + 1e-05) / divide_by
+    return centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length
+        + 1e-05) / divide_by
 
 
 KERNELS = Rows(
@@ -188,8 +196,9 @@ def conv2d_instance_norm_divide(
 ) -> Tensor:
     """y = centred · (1 / √(mean(centred²) + 1e-05)) / divide_by,  x = x + conv_bias,  centred = x - mean(x)
 
-    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is of the shape of the
+    tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -50,7 +50,8 @@ namespace fusegen { namespace {
 // From grad, the gradient of y, and x and conv_bias and bias: the gradients of x and conv_bias and bias.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-HOST_DEVICE void conv2d_min_shift_scale_backward(M grad, M x, M conv_bias, M bias, M constant_value, M scaling_factor, M* out) {
+HOST_DEVICE void conv2d_min_shift_scale_backward(M grad, M x, M conv_bias, M bias, M constant_value, M scaling_factor,
+    M* out) {
   const M x_with_bias = x + conv_bias;
   const M grad_step2 = grad * scaling_factor;
   const M grad_x_with_bias = x_with_bias == constant_value ? grad_step2 * M(0.5) : grad_step2;
@@ -83,7 +84,8 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-HOST_DEVICE void conv2d_min_shift_scale_backward(M grad, M x, M conv_bias, M bias, M constant_value, M scaling_factor, M* out) {
+HOST_DEVICE void conv2d_min_shift_scale_backward(M grad, M x, M conv_bias, M bias, M constant_value, M scaling_factor,
+    M* out) {
   const M x_with_bias = x + conv_bias;
   const M grad_step2 = grad * scaling_factor;
   const M grad_x_with_bias = x_with_bias == constant_value ? grad_step2 / M(2) : grad_step2;
@@ -130,7 +132,7 @@ def conv2d_min_shift_scale(
     """x = x + conv_bias,  x = min(x, constant_value),  x = x + bias,  y = x · scaling_factor
 
     Shape: x, conv_bias, bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if constant_value.__class__ is not float:
@@ -161,8 +163,10 @@ class Conv2dMinShiftScale(nn.Module):
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         out = KERNELS.reused(self.conv, x, conv_bias, self.bias)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv2d_min_shift_scale.conv2d_min_shift_scale_cuda(x, conv_bias, self.bias, self.constant_value, self.scaling_factor, out=out)
-        return self.conv2d_min_shift_scale.conv2d_min_shift_scale_cpu(x, conv_bias, self.bias, self.constant_value, self.scaling_factor, out=out)
+            return self.conv2d_min_shift_scale.conv2d_min_shift_scale_cuda(x, conv_bias, self.bias, self.constant_value,
+                self.scaling_factor, out=out)
+        return self.conv2d_min_shift_scale.conv2d_min_shift_scale_cpu(x, conv_bias, self.bias, self.constant_value,
+            self.scaling_factor, out=out)
 
     def extra_repr(self) -> str:
         return f"constant_value={self.constant_value}, scaling_factor={self.scaling_factor}"

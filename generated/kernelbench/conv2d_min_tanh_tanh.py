@@ -57,7 +57,8 @@ HOST_DEVICE double conv2d_min_tanh_tanh_backward2_row(double row_sum) {
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE void conv2d_min_tanh_tanh_backward3(M grad, M x, M conv_bias, OfRow<M> row_amin, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, M* out) {
+HOST_DEVICE void conv2d_min_tanh_tanh_backward3(M grad, M x, M conv_bias, OfRow<M> row_amin, OfRow<M> of_row,
+    OfRow<M> of_row1, OfRow<M> of_row2, M* out) {
   const M x_with_bias = x + conv_bias;
   const M grad_x_with_bias = (x_with_bias == row_amin ? grad * of_row * of_row1 : M(0)) * of_row2;
   out[0] = out[1] = grad_x_with_bias;
@@ -162,8 +163,9 @@ def conv2d_min_tanh_tanh(
 ) -> Tensor:
     """y = tanh(tanh(amin(x))),  x = x + conv_bias
 
-    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions
+    of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

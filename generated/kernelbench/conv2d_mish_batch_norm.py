@@ -32,7 +32,8 @@ HOST_DEVICE double conv2d_mish_batch_norm_forward1_row(double row_var, double bn
   return rsqrt(row_var + bn_eps);
 }
 template <typename M>
-HOST_DEVICE M conv2d_mish_batch_norm_forward2(M x, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> bn_weight, OfRow<M> bn_bias) {
+HOST_DEVICE M conv2d_mish_batch_norm_forward2(M x, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> bn_weight,
+    OfRow<M> bn_bias) {
   const Promoted<M> u = tanh_softplus(x) * x;
   const M centred = u - row_mean;
   const M normed = centred * of_row1 * bn_weight + bn_bias;
@@ -61,7 +62,8 @@ HOST_DEVICE double conv2d_mish_batch_norm_backward1_row(double row_var, double b
   return rsqrt(row_var + bn_eps);
 }
 template <typename M>
-HOST_DEVICE void conv2d_mish_batch_norm_backward2(M grad, M x, OfRow<M> row_mean, OfRow<M> bn_weight, OfRow<M> of_row1, M* out) {
+HOST_DEVICE void conv2d_mish_batch_norm_backward2(M grad, M x, OfRow<M> row_mean, OfRow<M> bn_weight, OfRow<M> of_row1,
+    M* out) {
   const Promoted<M> t = softplus(x);
   const M t2 = tanh(t);
   const M u = t2 * x;
@@ -71,12 +73,14 @@ HOST_DEVICE void conv2d_mish_batch_norm_backward2(M grad, M x, OfRow<M> row_mean
   out[1] = grad;
   out[2] = grad * (centred * of_row1);
 }
-HOST_DEVICE void conv2d_mish_batch_norm_backward2_row(double row_sum2, double of_row1, double row_share, double row_sum3, double bn_weight, double* out) {
+HOST_DEVICE void conv2d_mish_batch_norm_backward2_row(double row_sum2, double of_row1, double row_share,
+    double row_sum3, double bn_weight, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * bn_weight * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE M conv2d_mish_batch_norm_backward3(M grad, M x, OfRow<M> row_mean, OfRow<M> bn_weight, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3) {
+HOST_DEVICE M conv2d_mish_batch_norm_backward3(M grad, M x, OfRow<M> row_mean, OfRow<M> bn_weight, OfRow<M> of_row1,
+    OfRow<M> of_row2, OfRow<M> of_row3) {
   const Promoted<M> t = softplus(x);
   const M t2 = tanh(t);
   const M u = t2 * x;
@@ -107,7 +111,8 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1>, Added, Added, Added> {
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = conv2d_mish_batch_norm_backward3(in[0], in[1], p.row_mean, p.bn_weight, p.of_row1, p.of_row2, p.of_row3))
+  FUSEGEN_ELEMENT(out[0] = conv2d_mish_batch_norm_backward3(in[0], in[1], p.row_mean, p.bn_weight, p.of_row1, p.of_row2,
+      p.of_row3))
 };
 """
 CUDA_SOURCE = r"""
@@ -163,7 +168,8 @@ def eager(x, bn_weight, bn_bias, moments, bn_eps, batch):
     u = torch.tanh(tanh_x) * x
     centred = u - KERNELS.channel_sum(u, moments, batch, 0) / row_length
     mean_input = centred ** 2
-    normed = centred * torch.rsqrt(KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length + bn_eps) * bn_weight + bn_bias
+    normed = centred * torch.rsqrt(KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length
+        + bn_eps) * bn_weight + bn_bias
     return normed
 
 
@@ -176,11 +182,14 @@ KERNELS = Channels(
 
 
 @KERNELS.function
-def _conv2d_mish_batch_norm(x: Tensor, bn_weight: Tensor, bn_bias: Tensor, bn_eps: float = 1e-05, *, out: "Tensor | None" = None) -> Tensor:
-    """y = normed,  u = tanh(softplus(x)) · x,  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)
+def _conv2d_mish_batch_norm(x: Tensor, bn_weight: Tensor, bn_bias: Tensor, bn_eps: float = 1e-05, *,
+    out: "Tensor | None" = None) -> Tensor:
+    """y = normed,  u = tanh(softplus(x)) · x,  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) +
+    bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)
 
-    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the
+    tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -191,9 +200,12 @@ def _conv2d_mish_batch_norm(x: Tensor, bn_weight: Tensor, bn_bias: Tensor, bn_ep
     return KERNELS.run(x, bn_weight, bn_bias, bn_eps)
 
 
-def conv2d_mish_batch_norm(x: Tensor, bn_weight: Tensor, bn_bias: Tensor, bn_eps: float = 1e-05, *, out: "Tensor | None" = None) -> Tensor:
-    """y = normed,  u = tanh(softplus(x)) · x,  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)"""
-    return _conv2d_mish_batch_norm(x, KERNELS.along("bn_weight", bn_weight, x, 1), KERNELS.along("bn_bias", bn_bias, x, 1), bn_eps, out=out)
+def conv2d_mish_batch_norm(x: Tensor, bn_weight: Tensor, bn_bias: Tensor, bn_eps: float = 1e-05, *,
+    out: "Tensor | None" = None) -> Tensor:
+    """y = normed,  u = tanh(softplus(x)) · x,  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) +
+    bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)"""
+    return _conv2d_mish_batch_norm(x, KERNELS.along("bn_weight", bn_weight, x, 1),
+        KERNELS.along("bn_bias", bn_bias, x, 1), bn_eps, out=out)
 
 
 class Conv2dMishBatchNorm(nn.Module):

@@ -135,7 +135,8 @@ struct Forward : Broadcasting<2, 1> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_mish_mish_backward_single_result(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_mish_mish_backward_single_result(in[0], in[1],
+      in[2], out);
                   else conv2d_mish_mish_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
@@ -164,7 +165,7 @@ def conv2d_mish_mish(
     """x = x + conv_bias,  x = mish(x),  y = mish(x)
 
     Shape: x, conv_bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:

@@ -94,7 +94,7 @@ def conv2d_relu_shift(
     """x = x + conv_bias,  x = relu(x),  y = x + bias
 
     Shape: x, conv_bias, bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:

@@ -86,7 +86,8 @@ HOST_DEVICE M conv2d_scale_leaky_relu_gelu_forward_float(M x, M conv_bias, M mul
 }
 
 template <typename CURVES>
-HOST_DEVICE float conv2d_scale_leaky_relu_gelu_forward_by_curves(float x, float conv_bias, float multiplier, CURVES& curves) {
+HOST_DEVICE float conv2d_scale_leaky_relu_gelu_forward_by_curves(float x, float conv_bias, float multiplier,
+    CURVES& curves) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const Promoted<float> step1 = x_with_bias * multiplier;
   return curve<0>(curves, step1);
@@ -113,7 +114,8 @@ HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_float(M grad, M x, M conv
 }
 
 template <typename CURVES>
-HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_by_curves(float grad, float x, float conv_bias, float multiplier, CURVES& curves, float* out) {
+HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_by_curves(float grad, float x, float conv_bias, float multiplier,
+    CURVES& curves, float* out) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const Promoted<float> step1 = x_with_bias * multiplier;
   const float grad_after_leaky_relu = grad * curve<0>(curves, step1);
@@ -135,14 +137,16 @@ struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = conv2d_scale_leaky_relu_gelu_forward_by_curves(in[0], in[1], in[2], curves), Curve0);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv2d_scale_leaky_relu_gelu_forward_float(in[0], in[1], in[2]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv2d_scale_leaky_relu_gelu_forward_float(in[0], in[1],
+      in[2]);
                   else out[0] = conv2d_scale_leaky_relu_gelu_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(conv2d_scale_leaky_relu_gelu_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve1);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_float(in[0], in[1], in[2], in[3],
+      out);
                   else conv2d_scale_leaky_relu_gelu_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
@@ -165,7 +169,8 @@ HOST_DEVICE float conv2d_scale_leaky_relu_gelu_forward_single_result(float x, fl
   return times_ndtr<SINGLE_RESULT>(finite_after_leaky_relu);
 }
 
-HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_single_result(float grad, float x, float conv_bias, float multiplier, float* out) {
+HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_single_result(float grad, float x, float conv_bias,
+    float multiplier, float* out) {
   const float x_with_bias = x + conv_bias;
   const float finite_x_with_bias = is_ordinary(multiplier) ? (is_ordinary(grad) ? replace_infinity(x_with_bias,
       0x1p126f) : x_with_bias) : x_with_bias;
@@ -189,12 +194,14 @@ HOST_DEVICE void conv2d_scale_leaky_relu_gelu_backward_single_result(float grad,
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<3, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv2d_scale_leaky_relu_gelu_forward_single_result(in[0], in[1], in[2]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0]
+      = conv2d_scale_leaky_relu_gelu_forward_single_result(in[0], in[1], in[2]);
                   else out[0] = conv2d_scale_leaky_relu_gelu_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_scale_leaky_relu_gelu_backward_single_result(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4)
+      conv2d_scale_leaky_relu_gelu_backward_single_result(in[0], in[1], in[2], in[3], out);
                   else conv2d_scale_leaky_relu_gelu_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
@@ -225,7 +232,7 @@ def conv2d_scale_leaky_relu_gelu(
     """x = x + conv_bias,  x = x · multiplier,  x = leaky_relu(x),  y = gelu(x)
 
     Shape: x, conv_bias, multiplier of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
@@ -247,8 +254,10 @@ class Conv2dScaleLeakyReluGelu(nn.Module):
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         out = KERNELS.reused(self.conv, x, conv_bias, self.multiplier)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv2d_scale_leaky_relu_gelu.conv2d_scale_leaky_relu_gelu_cuda(x, conv_bias, self.multiplier, out=out)
-        return self.conv2d_scale_leaky_relu_gelu.conv2d_scale_leaky_relu_gelu_cpu(x, conv_bias, self.multiplier, out=out)
+            return self.conv2d_scale_leaky_relu_gelu.conv2d_scale_leaky_relu_gelu_cuda(x, conv_bias, self.multiplier,
+                out=out)
+        return self.conv2d_scale_leaky_relu_gelu.conv2d_scale_leaky_relu_gelu_cpu(x, conv_bias, self.multiplier,
+            out=out)
 
 
 ModelNew = Conv2dScaleLeakyReluGelu

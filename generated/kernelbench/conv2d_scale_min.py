@@ -51,7 +51,8 @@ HOST_DEVICE double conv2d_scale_min_backward2_row(double row_sum) {
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE void conv2d_scale_min_backward3(M grad, M x, M conv_bias, OfRow<M> scale_factor, OfRow<M> row_amin, OfRow<M> of_row, M* out) {
+HOST_DEVICE void conv2d_scale_min_backward3(M grad, M x, M conv_bias, OfRow<M> scale_factor, OfRow<M> row_amin,
+    OfRow<M> of_row, M* out) {
   const M x_with_bias = x + conv_bias;
   const M t = x_with_bias * scale_factor;
   const M grad_x_with_bias = (t == row_amin ? grad : M(0)) * of_row * scale_factor;
@@ -144,8 +145,9 @@ def conv2d_scale_min(
 ) -> Tensor:
     """y = amin(x · scale_factor),  x = x + conv_bias
 
-    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions
+    of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

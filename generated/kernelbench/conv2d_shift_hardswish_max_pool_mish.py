@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._runtime import Windows, Sources
 
-__all__ = ["Conv2dShiftHardswishMaxPoolMish", "ModelNew", "conv2d_shift_hardswish_max_pool_mish", "get_init_inputs", "get_inputs"]
+__all__ = ["Conv2dShiftHardswishMaxPoolMish", "ModelNew", "conv2d_shift_hardswish_max_pool_mish", "get_init_inputs",
+    "get_inputs"]
 
 SHARED_SOURCE = r"""
 HOST_DEVICE double conv2d_shift_hardswish_max_pool_mish_behind(double pooled) {
@@ -41,7 +42,8 @@ HOST_DEVICE double conv2d_shift_hardswish_max_pool_mish_front(double x, double c
   const double hardswish_x = x_with_bias - subtract_value;
   return hardswish_x * relu6(hardswish_x + 3.0) * 0.16666666666666666;
 }
-HOST_DEVICE void conv2d_shift_hardswish_max_pool_mish_front_gradient(double grad, double x, double conv_bias, double subtract_value, double* out) {
+HOST_DEVICE void conv2d_shift_hardswish_max_pool_mish_front_gradient(double grad, double x, double conv_bias,
+    double subtract_value, double* out) {
   const double x_with_bias = x + conv_bias;
   const double hardswish_x = x_with_bias - subtract_value;
   const double t = hardswish_x + 3.0;
@@ -81,7 +83,8 @@ HOST_DEVICE double conv2d_shift_hardswish_max_pool_mish_front(double x, double c
   const double hardswish_x = x_with_bias - subtract_value;
   return hardswish_x * relu6(hardswish_x + 3.0) / 6.0;
 }
-HOST_DEVICE void conv2d_shift_hardswish_max_pool_mish_front_gradient(double grad, double x, double conv_bias, double subtract_value, double* out) {
+HOST_DEVICE void conv2d_shift_hardswish_max_pool_mish_front_gradient(double grad, double x, double conv_bias,
+    double subtract_value, double* out) {
   const double x_with_bias = x + conv_bias;
   const double hardswish_x = x_with_bias - subtract_value;
   const double t = hardswish_x + 3.0;
@@ -137,7 +140,7 @@ def conv2d_shift_hardswish_max_pool_mish(
     """y = mish(max_pool2d(hardswish(x - subtract_value), kernel_size=pool_kernel_size)),  x = x + conv_bias
 
     Shape: x of more than 2 dimensions, the last 2 of which are pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal elements: the first of the largest ones takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -163,8 +166,10 @@ class Conv2dShiftHardswishMaxPoolMish(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv2d_shift_hardswish_max_pool_mish.conv2d_shift_hardswish_max_pool_mish_cuda(x, conv_bias, self.subtract_value, self.pool_kernel_size)
-        return self.conv2d_shift_hardswish_max_pool_mish.conv2d_shift_hardswish_max_pool_mish_cpu(x, conv_bias, self.subtract_value, self.pool_kernel_size)
+            return self.conv2d_shift_hardswish_max_pool_mish.conv2d_shift_hardswish_max_pool_mish_cuda(x, conv_bias,
+                self.subtract_value, self.pool_kernel_size)
+        return self.conv2d_shift_hardswish_max_pool_mish.conv2d_shift_hardswish_max_pool_mish_cpu(x, conv_bias,
+            self.subtract_value, self.pool_kernel_size)
 
     def extra_repr(self) -> str:
         return f"subtract_value={self.subtract_value}, pool_kernel_size={self.pool_kernel_size}"

@@ -17,14 +17,17 @@ from torch import Tensor, nn
 
 from .._runtime import Windows, Sources
 
-__all__ = ["Conv2dShiftTanhShiftAvgPool", "ModelNew", "conv2d_shift_tanh_shift_avg_pool", "get_init_inputs", "get_inputs"]
+__all__ = ["Conv2dShiftTanhShiftAvgPool", "ModelNew", "conv2d_shift_tanh_shift_avg_pool", "get_init_inputs",
+    "get_inputs"]
 
 SHARED_SOURCE = r"""
-HOST_DEVICE double conv2d_shift_tanh_shift_avg_pool_front(double x, double conv_bias, double subtract1_value, double subtract2_value) {
+HOST_DEVICE double conv2d_shift_tanh_shift_avg_pool_front(double x, double conv_bias, double subtract1_value,
+    double subtract2_value) {
   const double x_with_bias = x + conv_bias;
   return tanh(x_with_bias - subtract1_value) - subtract2_value;
 }
-HOST_DEVICE void conv2d_shift_tanh_shift_avg_pool_front_gradient(double grad, double x, double conv_bias, double subtract1_value, double* out) {
+HOST_DEVICE void conv2d_shift_tanh_shift_avg_pool_front_gradient(double grad, double x, double conv_bias,
+    double subtract1_value, double* out) {
   const double x_with_bias = x + conv_bias;
   const Promoted<double> grad_t = grad * tanh_slope(x_with_bias - subtract1_value);
   out[0] = out[1] = grad_t;
@@ -121,7 +124,7 @@ def conv2d_shift_tanh_shift_avg_pool(
     """y = avg_pool2d(tanh(x - subtract1_value) - subtract2_value, kernel_size=kernel_size_pool),  x = x + conv_bias
 
     Shape: x of more than 2 dimensions, the last 2 of which are pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if subtract1_value.__class__ is not float:
@@ -129,7 +132,8 @@ def conv2d_shift_tanh_shift_avg_pool(
     if subtract2_value.__class__ is not float:
         subtract2_value = KERNELS.scalar("subtract2_value", subtract2_value)
     if out is not None or input is not None or x is None:
-        return KERNELS.with_options(x, conv_bias, subtract1_value, subtract2_value, kernel_size_pool, out=out, input=input)
+        return KERNELS.with_options(x, conv_bias, subtract1_value, subtract2_value, kernel_size_pool, out=out,
+            input=input)
     return KERNELS.run(x, conv_bias, subtract1_value, subtract2_value, kernel_size_pool)
 
 
@@ -152,11 +156,16 @@ class Conv2dShiftTanhShiftAvgPool(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv2d_shift_tanh_shift_avg_pool.conv2d_shift_tanh_shift_avg_pool_cuda(x, conv_bias, self.subtract1_value, self.subtract2_value, self.kernel_size_pool)
-        return self.conv2d_shift_tanh_shift_avg_pool.conv2d_shift_tanh_shift_avg_pool_cpu(x, conv_bias, self.subtract1_value, self.subtract2_value, self.kernel_size_pool)
+            return self.conv2d_shift_tanh_shift_avg_pool.conv2d_shift_tanh_shift_avg_pool_cuda(x, conv_bias,
+                self.subtract1_value, self.subtract2_value, self.kernel_size_pool)
+        return self.conv2d_shift_tanh_shift_avg_pool.conv2d_shift_tanh_shift_avg_pool_cpu(x, conv_bias,
+            self.subtract1_value, self.subtract2_value, self.kernel_size_pool)
 
     def extra_repr(self) -> str:
-        return f"subtract1_value={self.subtract1_value}, subtract2_value={self.subtract2_value}, kernel_size_pool={self.kernel_size_pool}"
+        return (
+            f"subtract1_value={self.subtract1_value}, subtract2_value={self.subtract2_value}, "
+            f"kernel_size_pool={self.kernel_size_pool}"
+        )
 
 
 ModelNew = Conv2dShiftTanhShiftAvgPool

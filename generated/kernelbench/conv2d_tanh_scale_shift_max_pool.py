@@ -17,14 +17,17 @@ from torch import Tensor, nn
 
 from .._runtime import Windows, Sources
 
-__all__ = ["Conv2dTanhScaleShiftMaxPool", "ModelNew", "conv2d_tanh_scale_shift_max_pool", "get_init_inputs", "get_inputs"]
+__all__ = ["Conv2dTanhScaleShiftMaxPool", "ModelNew", "conv2d_tanh_scale_shift_max_pool", "get_init_inputs",
+    "get_inputs"]
 
 SHARED_SOURCE = r"""
-HOST_DEVICE double conv2d_tanh_scale_shift_max_pool_front(double x, double conv_bias, double bias, double scaling_factor) {
+HOST_DEVICE double conv2d_tanh_scale_shift_max_pool_front(double x, double conv_bias, double bias,
+    double scaling_factor) {
   const double x_with_bias = x + conv_bias;
   return tanh(x_with_bias) * scaling_factor + bias;
 }
-HOST_DEVICE void conv2d_tanh_scale_shift_max_pool_front_gradient(double grad, double x, double conv_bias, double bias, double scaling_factor, double* out) {
+HOST_DEVICE void conv2d_tanh_scale_shift_max_pool_front_gradient(double grad, double x, double conv_bias, double bias,
+    double scaling_factor, double* out) {
   const double x_with_bias = x + conv_bias;
   const Promoted<double> grad_x_with_bias = grad * scaling_factor * tanh_slope(x_with_bias);
   out[0] = out[1] = grad_x_with_bias;
@@ -92,7 +95,7 @@ def conv2d_tanh_scale_shift_max_pool(
     """y = max_pool2d(tanh(x) · scaling_factor + bias, kernel_size=pool_kernel_size),  x = x + conv_bias
 
     Shape: x of more than 2 dimensions, the last 2 of which are pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal elements: the first of the largest ones takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -122,8 +125,10 @@ class Conv2dTanhScaleShiftMaxPool(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv2d_tanh_scale_shift_max_pool.conv2d_tanh_scale_shift_max_pool_cuda(x, conv_bias, self.bias, self.scaling_factor, self.pool_kernel_size)
-        return self.conv2d_tanh_scale_shift_max_pool.conv2d_tanh_scale_shift_max_pool_cpu(x, conv_bias, self.bias, self.scaling_factor, self.pool_kernel_size)
+            return self.conv2d_tanh_scale_shift_max_pool.conv2d_tanh_scale_shift_max_pool_cuda(x, conv_bias, self.bias,
+                self.scaling_factor, self.pool_kernel_size)
+        return self.conv2d_tanh_scale_shift_max_pool.conv2d_tanh_scale_shift_max_pool_cpu(x, conv_bias, self.bias,
+            self.scaling_factor, self.pool_kernel_size)
 
     def extra_repr(self) -> str:
         return f"scaling_factor={self.scaling_factor}, pool_kernel_size={self.pool_kernel_size}"

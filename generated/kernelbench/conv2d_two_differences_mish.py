@@ -42,7 +42,8 @@ HOST_DEVICE M conv2d_two_differences_mish_forward(M x, M conv_bias, M subtract_v
 
 // From grad, the gradient of y, and x and conv_bias: the gradients of x and conv_bias.
 template <typename M>
-HOST_DEVICE void conv2d_two_differences_mish_backward(M grad, M x, M conv_bias, M subtract_value_1, M subtract_value_2, M* out) {
+HOST_DEVICE void conv2d_two_differences_mish_backward(M grad, M x, M conv_bias, M subtract_value_1, M subtract_value_2,
+    M* out) {
   const M x_with_bias = x + conv_bias;
   const M step1 = x_with_bias - subtract_value_1;
   const M step2 = step1 - subtract_value_2;
@@ -73,7 +74,8 @@ struct Forward : Broadcasting<2, 1, Scalars, 2> {
 struct Backward : Broadcasting<3, 2, Scalars, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = MEDIUM_64;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(conv2d_two_differences_mish_backward(in[0], in[1], in[2], p.subtract_value_1, p.subtract_value_2, out))
+  FUSEGEN_ELEMENT(conv2d_two_differences_mish_backward(in[0], in[1], in[2], p.subtract_value_1, p.subtract_value_2,
+      out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv2d_two_differences_mish)
@@ -87,7 +89,8 @@ CPU_SOURCE = r"""
 #include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-HOST_DEVICE void conv2d_two_differences_mish_backward_single_result(float grad, float x, float conv_bias, float subtract_value_1, float subtract_value_2, float* out) {
+HOST_DEVICE void conv2d_two_differences_mish_backward_single_result(float grad, float x, float conv_bias,
+    float subtract_value_1, float subtract_value_2, float* out) {
   const float x_with_bias = x + conv_bias;
   const float step1 = x_with_bias - subtract_value_1;
   const float step2 = step1 - subtract_value_2;
@@ -106,8 +109,11 @@ struct Forward : Broadcasting<2, 1, Scalars, 2> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<3, 2, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv2d_two_differences_mish_backward_single_result(in[0], in[1], in[2], p.subtract_value_1, p.subtract_value_2, out);
-                  else conv2d_two_differences_mish_backward(in[0], in[1], in[2], p.subtract_value_1, p.subtract_value_2, out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4)
+      conv2d_two_differences_mish_backward_single_result(in[0], in[1], in[2], p.subtract_value_1, p.subtract_value_2,
+      out);
+                  else conv2d_two_differences_mish_backward(in[0], in[1], in[2], p.subtract_value_1, p.subtract_value_2,
+                      out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv2d_two_differences_mish)
@@ -146,7 +152,7 @@ def conv2d_two_differences_mish(
     """x = x + conv_bias,  x = x - subtract_value_1,  x = x - subtract_value_2,  y = mish(x)
 
     Shape: x, conv_bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if subtract_value_1.__class__ is not float:
@@ -163,7 +169,8 @@ class Conv2dTwoDifferencesMish(nn.Module):
 
     conv2d_two_differences_mish = KERNELS
 
-    def __init__(self, in_channels=8, out_channels=64, kernel_size=3, subtract_value_1=0.5, subtract_value_2=0.2) -> None:
+    def __init__(self, in_channels=8, out_channels=64, kernel_size=3, subtract_value_1=0.5,
+        subtract_value_2=0.2) -> None:
         super().__init__()
         self.conv = nn.Conv2d(in_channels, out_channels, kernel_size)
         self.subtract_value_1 = subtract_value_1
@@ -176,8 +183,10 @@ class Conv2dTwoDifferencesMish(nn.Module):
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         out = KERNELS.reused(self.conv, x, conv_bias)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv2d_two_differences_mish.conv2d_two_differences_mish_cuda(x, conv_bias, self.subtract_value_1, self.subtract_value_2, out=out)
-        return self.conv2d_two_differences_mish.conv2d_two_differences_mish_cpu(x, conv_bias, self.subtract_value_1, self.subtract_value_2, out=out)
+            return self.conv2d_two_differences_mish.conv2d_two_differences_mish_cuda(x, conv_bias,
+                self.subtract_value_1, self.subtract_value_2, out=out)
+        return self.conv2d_two_differences_mish.conv2d_two_differences_mish_cpu(x, conv_bias, self.subtract_value_1,
+            self.subtract_value_2, out=out)
 
     def extra_repr(self) -> str:
         return f"subtract_value_1={self.subtract_value_1}, subtract_value_2={self.subtract_value_2}"

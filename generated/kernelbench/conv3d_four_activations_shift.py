@@ -25,7 +25,8 @@ from .._runtime import Activation, Sources
 __all__ = ["Conv3dFourActivationsShift", "ModelNew", "conv3d_four_activations_shift", "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
-// x = x + conv_bias,  x = relu(x),  x = leaky_relu(x, negative_slope=0.01),  x = gelu(x),  x = sigmoid(x),  y = x + bias
+// x = x + conv_bias,  x = relu(x),  x = leaky_relu(x, negative_slope=0.01),  x = gelu(x),  x = sigmoid(x),  y = x +
+// bias
 // Dead slope: after_relu if after_relu > 0 else after_relu · 0.01 is after_relu, since after_relu lies in [0, inf].
 template <typename M>
 HOST_DEVICE M conv3d_four_activations_shift_forward(M x, M conv_bias, M bias) {
@@ -88,7 +89,8 @@ HOST_DEVICE M conv3d_four_activations_shift_forward_float(M x, M conv_bias, M bi
 }
 
 template <typename CURVES>
-HOST_DEVICE float conv3d_four_activations_shift_forward_by_curves(float x, float conv_bias, float bias, CURVES& curves) {
+HOST_DEVICE float conv3d_four_activations_shift_forward_by_curves(float x, float conv_bias, float bias,
+    CURVES& curves) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const float after_sigmoid = curve<0>(curves, x_with_bias);
   return after_sigmoid + bias;
@@ -108,7 +110,8 @@ HOST_DEVICE void conv3d_four_activations_shift_backward_float(M grad, M x, M con
 }
 
 template <typename CURVES>
-HOST_DEVICE void conv3d_four_activations_shift_backward_by_curves(float grad, float x, float conv_bias, float bias, CURVES& curves, float* out) {
+HOST_DEVICE void conv3d_four_activations_shift_backward_by_curves(float grad, float x, float conv_bias, float bias,
+    CURVES& curves, float* out) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const float after_relu = relu(float(x_with_bias));
   const float grad_after_leaky_relu = grad * curve<0>(curves, x_with_bias);
@@ -129,14 +132,16 @@ struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = conv3d_four_activations_shift_forward_by_curves(in[0], in[1], in[2], curves), Curve0);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_four_activations_shift_forward_float(in[0], in[1], in[2]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_four_activations_shift_forward_float(in[0], in[1],
+      in[2]);
                   else out[0] = conv3d_four_activations_shift_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(conv3d_four_activations_shift_backward_by_curves(in[0], in[1], in[2], in[3], curves, out), Curve1);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_four_activations_shift_backward_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_four_activations_shift_backward_float(in[0], in[1], in[2], in[3],
+      out);
                   else conv3d_four_activations_shift_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
@@ -152,7 +157,8 @@ CPU_SOURCE = r"""
 #include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-HOST_DEVICE void conv3d_four_activations_shift_backward_single_result(float grad, float x, float conv_bias, float bias, float* out) {
+HOST_DEVICE void conv3d_four_activations_shift_backward_single_result(float grad, float x, float conv_bias, float bias,
+    float* out) {
   const float x_with_bias = x + conv_bias;
   const float after_relu = relu(x_with_bias);
   const float finite_after_relu = clamp_to_highest(clamp_to_lowest(after_relu));
@@ -176,7 +182,8 @@ struct Forward : Broadcasting<3, 1> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_four_activations_shift_backward_single_result(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4)
+      conv3d_four_activations_shift_backward_single_result(in[0], in[1], in[2], in[3], out);
                   else conv3d_four_activations_shift_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
@@ -206,10 +213,11 @@ def conv3d_four_activations_shift(
     x: "Tensor | None" = None, conv_bias: "Tensor | None" = None, bias: "Tensor | None" = None, *,
     out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
-    """x = x + conv_bias,  x = relu(x),  x = leaky_relu(x, negative_slope=0.01),  x = gelu(x),  x = sigmoid(x),  y = x + bias
+    """x = x + conv_bias,  x = relu(x),  x = leaky_relu(x, negative_slope=0.01),  x = gelu(x),  x = sigmoid(x),  y = x +
+    bias
 
     Shape: x, conv_bias, bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
@@ -231,7 +239,8 @@ class Conv3dFourActivationsShift(nn.Module):
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         out = KERNELS.reused(self.conv, x, conv_bias, self.bias)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv3d_four_activations_shift.conv3d_four_activations_shift_cuda(x, conv_bias, self.bias, out=out)
+            return self.conv3d_four_activations_shift.conv3d_four_activations_shift_cuda(x, conv_bias, self.bias,
+                out=out)
         return self.conv3d_four_activations_shift.conv3d_four_activations_shift_cpu(x, conv_bias, self.bias, out=out)
 
 

@@ -12,7 +12,8 @@
 # clamped. Gradient: 4 loops over the elements of a row.
 # Forward: 2 multiply-adds an element.
 # Gradient: 2 multiply-adds an element.
-# Its evidence, once certified, lies beside it in conv3d_group_norm_min_clamp_dropout.certificate.txt and conv3d_group_norm_min_clamp_dropout.clamped.certificate.txt.
+# Its evidence, once certified, lies beside it in conv3d_group_norm_min_clamp_dropout.certificate.txt and
+# conv3d_group_norm_min_clamp_dropout.clamped.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
@@ -23,7 +24,8 @@ from torch import Tensor, nn
 
 from .._runtime import Dropouts, Rows, Sources
 
-__all__ = ["Conv3dGroupNormMinClampDropout", "ModelNew", "conv3d_group_norm_min_clamp_dropout", "get_init_inputs", "get_inputs"]
+__all__ = ["Conv3dGroupNormMinClampDropout", "ModelNew", "conv3d_group_norm_min_clamp_dropout", "get_init_inputs",
+    "get_inputs"]
 
 CLAMPED_SHARED_SOURCE = r"""
 template <typename M>
@@ -41,11 +43,13 @@ HOST_DEVICE M conv3d_group_norm_min_clamp_dropout_clamped_forward2(M x, M conv_b
   const M mean_input = square(centred);
   return mean_input;
 }
-HOST_DEVICE double conv3d_group_norm_min_clamp_dropout_clamped_forward2_row(double row_sum1, double row_share, double norm_eps) {
+HOST_DEVICE double conv3d_group_norm_min_clamp_dropout_clamped_forward2_row(double row_sum1, double row_share,
+    double norm_eps) {
   return rsqrt(row_sum1 * row_share + norm_eps);
 }
 template <typename M>
-HOST_DEVICE M conv3d_group_norm_min_clamp_dropout_clamped_forward3(M x, M conv_bias, M norm_weight, M norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> min_value, OfRow<M> max_value) {
+HOST_DEVICE M conv3d_group_norm_min_clamp_dropout_clamped_forward3(M x, M conv_bias, M norm_weight, M norm_bias,
+    OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> min_value, OfRow<M> max_value) {
   const M x_with_bias = x + conv_bias;
   const M centred = x_with_bias - of_row;
   const M normed = centred * of_row1 * norm_weight + norm_bias;
@@ -67,7 +71,8 @@ struct Forward2 : Reduces<ForwardValues, READS<0, 1>, Added> {
 };
 struct Forward3 : Stores<ForwardValues, READS<0, 1, 2, 3>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = conv3d_group_norm_min_clamp_dropout_clamped_forward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1, p.min_value, p.max_value))
+  FUSEGEN_ELEMENT(out[0] = conv3d_group_norm_min_clamp_dropout_clamped_forward3(in[0], in[1], in[2], in[3], p.of_row,
+      p.of_row1, p.min_value, p.max_value))
 };
 template <typename M>
 HOST_DEVICE M conv3d_group_norm_min_clamp_dropout_clamped_backward1(M x, M conv_bias) {
@@ -84,10 +89,12 @@ HOST_DEVICE M conv3d_group_norm_min_clamp_dropout_clamped_backward2(M x, M conv_
   const M mean_input = square(centred);
   return mean_input;
 }
-HOST_DEVICE double conv3d_group_norm_min_clamp_dropout_clamped_backward2_row(double row_sum1, double row_share, double norm_eps) {
+HOST_DEVICE double conv3d_group_norm_min_clamp_dropout_clamped_backward2_row(double row_sum1, double row_share,
+    double norm_eps) {
   return rsqrt(row_sum1 * row_share + norm_eps);
 }
-HOST_DEVICE void conv3d_group_norm_min_clamp_dropout_clamped_backward3_row(double row_sum2, double of_row1, double row_share, double row_sum3, double* out) {
+HOST_DEVICE void conv3d_group_norm_min_clamp_dropout_clamped_backward3_row(double row_sum2, double of_row1,
+    double row_share, double row_sum3, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * row_share);
 }
@@ -98,13 +105,15 @@ CLAMPED_CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + CLAMPED_SHARED_SOURCE + r"""
 struct Forward : Rows<4, 1, 3, ForwardValues, Forward1, Forward2, Forward3> {
-  FUSEGEN_VALUES(p.min_value = call.param[0]; p.max_value = call.param[1]; p.norm_eps = call.param[2]; p.row_share = 1 / length)
+  FUSEGEN_VALUES(p.min_value = call.param[0]; p.max_value = call.param[1]; p.norm_eps = call.param[2];
+      p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 14;
   static constexpr bool BY_CHANNEL = true;
 };
 template <typename M>
-HOST_DEVICE void conv3d_group_norm_min_clamp_dropout_clamped_backward3(M grad, M x, M conv_bias, M norm_weight, M norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> min_value, OfRow<M> max_value, M* out) {
+HOST_DEVICE void conv3d_group_norm_min_clamp_dropout_clamped_backward3(M grad, M x, M conv_bias, M norm_weight,
+    M norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> min_value, OfRow<M> max_value, M* out) {
   const M x_with_bias = x + conv_bias;
   const M centred = x_with_bias - of_row;
   const M t3 = centred * of_row1;
@@ -116,7 +125,9 @@ HOST_DEVICE void conv3d_group_norm_min_clamp_dropout_clamped_backward3(M grad, M
   out[1] = t5 >= min_value ? (t5 <= max_value ? (normed > min_value ? M(0) : grad_t3 * of_row1) : M(0)) : M(0);
 }
 template <typename M>
-HOST_DEVICE void conv3d_group_norm_min_clamp_dropout_clamped_backward4(M grad, M x, M conv_bias, M norm_weight, M norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> min_value, OfRow<M> max_value, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv3d_group_norm_min_clamp_dropout_clamped_backward4(M grad, M x, M conv_bias, M norm_weight,
+    M norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> min_value, OfRow<M> max_value, OfRow<M> of_row2,
+    OfRow<M> of_row3, M* out) {
   const M x_with_bias = x + conv_bias;
   const M centred = x_with_bias - of_row;
   const M t3 = centred * of_row1;
@@ -143,25 +154,31 @@ struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Added> {
 struct Backward2 : Reduces<BackwardValues, READS<1, 2>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv3d_group_norm_min_clamp_dropout_clamped_backward2(in[1], in[2], p.of_row))
   FUSEGEN_ROW(p.row_sum1 = r[0];
-              p.of_row1 = conv3d_group_norm_min_clamp_dropout_clamped_backward2_row(p.row_sum1, p.row_share, p.norm_eps))
+              p.of_row1 = conv3d_group_norm_min_clamp_dropout_clamped_backward2_row(p.row_sum1, p.row_share,
+                  p.norm_eps))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2, 3, 4>, Added, Added> {
-  FUSEGEN_ELEMENT(conv3d_group_norm_min_clamp_dropout_clamped_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, p.min_value, p.max_value, out))
+  FUSEGEN_ELEMENT(conv3d_group_norm_min_clamp_dropout_clamped_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row,
+      p.of_row1, p.min_value, p.max_value, out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               double made[2];
-              conv3d_group_norm_min_clamp_dropout_clamped_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, made);
+              conv3d_group_norm_min_clamp_dropout_clamped_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3,
+                  made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
-  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2;
+      p.of_row3 = from.of_row3)
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3, 4>, 4> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv3d_group_norm_min_clamp_dropout_clamped_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, p.min_value, p.max_value, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv3d_group_norm_min_clamp_dropout_clamped_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row,
+      p.of_row1, p.min_value, p.max_value, p.of_row2, p.of_row3, out))
 };
 struct Backward : Rows<5, 4, 3, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
-  FUSEGEN_VALUES(p.min_value = call.param[0]; p.max_value = call.param[1]; p.norm_eps = call.param[2]; p.row_share = 1 / length)
+  FUSEGEN_VALUES(p.min_value = call.param[0]; p.max_value = call.param[1]; p.norm_eps = call.param[2];
+      p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 28;
   static constexpr bool BY_CHANNEL = true;
@@ -176,13 +193,15 @@ CLAMPED_CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + CLAMPED_SHARED_SOURCE + r"""
 struct Forward : Rows<4, 1, 3, ForwardValues, Forward1, Forward2, Forward3> {
-  FUSEGEN_VALUES(p.min_value = call.param[0]; p.max_value = call.param[1]; p.norm_eps = call.param[2]; p.row_share = 1 / length)
+  FUSEGEN_VALUES(p.min_value = call.param[0]; p.max_value = call.param[1]; p.norm_eps = call.param[2];
+      p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 14;
   static constexpr bool BY_CHANNEL = true;
 };
 template <typename M>
-HOST_DEVICE void conv3d_group_norm_min_clamp_dropout_clamped_backward3(M grad, M x, M conv_bias, M norm_weight, M norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> min_value, OfRow<M> max_value, M* out) {
+HOST_DEVICE void conv3d_group_norm_min_clamp_dropout_clamped_backward3(M grad, M x, M conv_bias, M norm_weight,
+    M norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> min_value, OfRow<M> max_value, M* out) {
   const M x_with_bias = x + conv_bias;
   const M centred = x_with_bias - of_row;
   const M t3 = centred * of_row1;
@@ -194,7 +213,9 @@ HOST_DEVICE void conv3d_group_norm_min_clamp_dropout_clamped_backward3(M grad, M
   out[1] = t5 >= min_value ? (t5 <= max_value ? (normed > min_value ? M(0) : grad_t3 * of_row1) : M(0)) : M(0);
 }
 template <typename M>
-HOST_DEVICE void conv3d_group_norm_min_clamp_dropout_clamped_backward4(M grad, M x, M conv_bias, M norm_weight, M norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> min_value, OfRow<M> max_value, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv3d_group_norm_min_clamp_dropout_clamped_backward4(M grad, M x, M conv_bias, M norm_weight,
+    M norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> min_value, OfRow<M> max_value, OfRow<M> of_row2,
+    OfRow<M> of_row3, M* out) {
   const M x_with_bias = x + conv_bias;
   const M centred = x_with_bias - of_row;
   const M t3 = centred * of_row1;
@@ -221,25 +242,31 @@ struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Added> {
 struct Backward2 : Reduces<BackwardValues, READS<1, 2>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv3d_group_norm_min_clamp_dropout_clamped_backward2(in[1], in[2], p.of_row))
   FUSEGEN_ROW(p.row_sum1 = r[0];
-              p.of_row1 = conv3d_group_norm_min_clamp_dropout_clamped_backward2_row(p.row_sum1, p.row_share, p.norm_eps))
+              p.of_row1 = conv3d_group_norm_min_clamp_dropout_clamped_backward2_row(p.row_sum1, p.row_share,
+                  p.norm_eps))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2, 3, 4>, Added, Added> {
-  FUSEGEN_ELEMENT(conv3d_group_norm_min_clamp_dropout_clamped_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, p.min_value, p.max_value, out))
+  FUSEGEN_ELEMENT(conv3d_group_norm_min_clamp_dropout_clamped_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row,
+      p.of_row1, p.min_value, p.max_value, out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               double made[2];
-              conv3d_group_norm_min_clamp_dropout_clamped_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, made);
+              conv3d_group_norm_min_clamp_dropout_clamped_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3,
+                  made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
-  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2;
+      p.of_row3 = from.of_row3)
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3, 4>, 4> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv3d_group_norm_min_clamp_dropout_clamped_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, p.min_value, p.max_value, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv3d_group_norm_min_clamp_dropout_clamped_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row,
+      p.of_row1, p.min_value, p.max_value, p.of_row2, p.of_row3, out))
 };
 struct Backward : Rows<5, 4, 3, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
-  FUSEGEN_VALUES(p.min_value = call.param[0]; p.max_value = call.param[1]; p.norm_eps = call.param[2]; p.row_share = 1 / length)
+  FUSEGEN_VALUES(p.min_value = call.param[0]; p.max_value = call.param[1]; p.norm_eps = call.param[2];
+      p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 28;
   static constexpr bool BY_CHANNEL = true;
@@ -256,14 +283,17 @@ def clamped_eager(x, conv_bias, norm_weight, norm_bias, min_value, max_value, no
     x_with_bias = x + conv_bias
     centred = x_with_bias - torch.sum(x_with_bias, tuple(range(2, x.dim())), keepdim=True) / row_length
     mean_input = centred ** 2
-    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length + norm_eps) * norm_weight + norm_bias
+    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length
+        + norm_eps) * norm_weight + norm_bias
     return torch.clamp(torch.minimum(normed, torch.zeros_like(normed) + min_value), min_value, max_value)
 
 
 CLAMPED_KERNELS = Rows(
     "conv3d_group_norm_min_clamp_dropout_clamped", interface=3, eager=clamped_eager,
-    forward="Tensor x, Tensor conv_bias, Tensor norm_weight, Tensor norm_bias, float min_value, float max_value, float norm_eps",
-    backward="Tensor grad, Tensor x, Tensor conv_bias, Tensor norm_weight, Tensor norm_bias, float min_value, float max_value, float norm_eps",
+    forward="Tensor x, Tensor conv_bias, Tensor norm_weight, Tensor norm_bias, float min_value, float max_value, "
+        "float norm_eps",
+    backward="Tensor grad, Tensor x, Tensor conv_bias, Tensor norm_weight, Tensor norm_bias, float min_value, "
+        "float max_value, float norm_eps",
     sources=Sources(CLAMPED_CUDA_SOURCE, CLAMPED_CPU_SOURCE),
     over=2, groups=1, channels=("conv_bias", "norm_weight", "norm_bias"),
 )
@@ -274,10 +304,12 @@ def _conv3d_group_norm_min_clamp_dropout_clamped(
     x: Tensor, conv_bias: Tensor, norm_weight: Tensor, norm_bias: Tensor, min_value: float = 0.0,
     max_value: float = 1.0, norm_eps: float = 1e-05, groups: int = 8, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = min(max(min(normed, min_value), min_value), max_value),  x = x + conv_bias,  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + norm_eps)) · along(norm_weight, 1) + along(norm_bias, 1)
+    """y = min(max(min(normed, min_value), min_value), max_value),  x = x + conv_bias,  centred = x - mean(x),  normed =
+    centred · (1 / √(mean(centred²) + norm_eps)) · along(norm_weight, 1) + along(norm_bias, 1)
 
-    Shape: x whose rows are a part of dimension 1, of groups, and all behind it; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are a part of dimension 1, of groups, and all behind it; the others broadcast to it. The result
+    is of the shape of the tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -296,8 +328,11 @@ def conv3d_group_norm_min_clamp_dropout_clamped(
     x: Tensor, conv_bias: Tensor, norm_weight: Tensor, norm_bias: Tensor, min_value: float = 0.0,
     max_value: float = 1.0, norm_eps: float = 1e-05, groups: int = 8, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = min(max(min(normed, min_value), min_value), max_value),  x = x + conv_bias,  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + norm_eps)) · along(norm_weight, 1) + along(norm_bias, 1)"""
-    return _conv3d_group_norm_min_clamp_dropout_clamped(x, conv_bias, CLAMPED_KERNELS.along("norm_weight", norm_weight, x, 1), CLAMPED_KERNELS.along("norm_bias", norm_bias, x, 1), min_value, max_value, norm_eps, groups, out=out)
+    """y = min(max(min(normed, min_value), min_value), max_value),  x = x + conv_bias,  centred = x - mean(x),  normed =
+    centred · (1 / √(mean(centred²) + norm_eps)) · along(norm_weight, 1) + along(norm_bias, 1)"""
+    return _conv3d_group_norm_min_clamp_dropout_clamped(x, conv_bias,
+        CLAMPED_KERNELS.along("norm_weight", norm_weight, x, 1), CLAMPED_KERNELS.along("norm_bias", norm_bias, x, 1),
+        min_value, max_value, norm_eps, groups, out=out)
 
 
 SHARED_SOURCE = r"""
@@ -372,12 +407,13 @@ KERNELS = Dropouts(
 
 
 @KERNELS.function
-def _conv3d_group_norm_min_clamp_dropout(x: Tensor, kept: Tensor, scale: float = 1.25, *, out: "Tensor | None" = None) -> Tensor:
+def _conv3d_group_norm_min_clamp_dropout(x: Tensor, kept: Tensor, scale: float = 1.25, *,
+    out: "Tensor | None" = None) -> Tensor:
     """y = dropout(x, dropout_p)
 
     Shape: x, kept of shapes that broadcast, with any strides.
     Masks: kept; 0 or 1 in the dtype of the other tensors, without a gradient.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if scale.__class__ is not float:
@@ -387,7 +423,8 @@ def _conv3d_group_norm_min_clamp_dropout(x: Tensor, kept: Tensor, scale: float =
     return KERNELS.run(x, kept, scale)
 
 
-def conv3d_group_norm_min_clamp_dropout(x: Tensor, dropout_p: float = 0.2, training: bool = True, *, out: "Tensor | None" = None) -> Tensor:
+def conv3d_group_norm_min_clamp_dropout(x: Tensor, dropout_p: float = 0.2, training: bool = True, *,
+    out: "Tensor | None" = None) -> Tensor:
     """y = dropout(x, dropout_p)"""
     kept, scale = KERNELS.dropout(dropout_p, training, x)
     return _conv3d_group_norm_min_clamp_dropout(x, kept, scale, out=out)
@@ -398,7 +435,8 @@ class Conv3dGroupNormMinClampDropout(nn.Module):
 
     conv3d_group_norm_min_clamp_dropout = KERNELS
 
-    def __init__(self, in_channels=3, out_channels=16, kernel_size=3, groups=8, min_value=0.0, max_value=1.0, dropout_p=0.2) -> None:
+    def __init__(self, in_channels=3, out_channels=16, kernel_size=3, groups=8, min_value=0.0, max_value=1.0,
+        dropout_p=0.2) -> None:
         super().__init__()
         self.conv = nn.Conv3d(in_channels, out_channels, kernel_size)
         self.norm = nn.GroupNorm(groups, out_channels)
@@ -409,14 +447,20 @@ class Conv3dGroupNormMinClampDropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x, conv_bias = CLAMPED_KERNELS.without_bias(self.conv, x)
-        x = _conv3d_group_norm_min_clamp_dropout_clamped(x, conv_bias, CLAMPED_KERNELS.along("norm_weight", self.norm.weight, x, 1), CLAMPED_KERNELS.along("norm_bias", self.norm.bias, x, 1), self.min_value, self.max_value, self.norm.eps, self.groups)
+        x = _conv3d_group_norm_min_clamp_dropout_clamped(x, conv_bias,
+            CLAMPED_KERNELS.along("norm_weight", self.norm.weight, x, 1),
+            CLAMPED_KERNELS.along("norm_bias", self.norm.bias, x, 1), self.min_value, self.max_value, self.norm.eps,
+            self.groups)
         kept, scale = KERNELS.dropout(self.dropout_p, self.training, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.conv3d_group_norm_min_clamp_dropout.conv3d_group_norm_min_clamp_dropout_cuda(x, kept, scale)
         return self.conv3d_group_norm_min_clamp_dropout.conv3d_group_norm_min_clamp_dropout_cpu(x, kept, scale)
 
     def extra_repr(self) -> str:
-        return f"min_value={self.min_value}, max_value={self.max_value}, groups={self.groups}, dropout_p={self.dropout_p}"
+        return (
+            f"min_value={self.min_value}, max_value={self.max_value}, groups={self.groups}, "
+            f"dropout_p={self.dropout_p}"
+        )
 
 
 ModelNew = Conv3dGroupNormMinClampDropout

@@ -13,7 +13,8 @@
 # normed. Gradient: 3 loops over the elements of a row.
 # Forward: 2 loops over the elements of a row.
 # Gradient: one loop over the elements of a row.
-# Its evidence, once certified, lies beside it in conv3d_hardswish_group_norm_mean.certificate.txt and conv3d_hardswish_group_norm_mean.normed.certificate.txt.
+# Its evidence, once certified, lies beside it in conv3d_hardswish_group_norm_mean.certificate.txt and
+# conv3d_hardswish_group_norm_mean.normed.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
@@ -24,19 +25,22 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["Conv3dHardswishGroupNormMean", "ModelNew", "conv3d_hardswish_group_norm_mean", "get_init_inputs", "get_inputs"]
+__all__ = ["Conv3dHardswishGroupNormMean", "ModelNew", "conv3d_hardswish_group_norm_mean", "get_init_inputs",
+    "get_inputs"]
 
 NORMED_SHARED_SOURCE = r"""
 HOST_DEVICE double conv3d_hardswish_group_norm_mean_normed_forward1_row(double row_sum, double row_share) {
   return row_sum * row_share;
 }
-HOST_DEVICE double conv3d_hardswish_group_norm_mean_normed_forward2_row(double row_sum1, double row_share, double group_norm_eps) {
+HOST_DEVICE double conv3d_hardswish_group_norm_mean_normed_forward2_row(double row_sum1, double row_share,
+    double group_norm_eps) {
   return rsqrt(row_sum1 * row_share + group_norm_eps);
 }
 HOST_DEVICE double conv3d_hardswish_group_norm_mean_normed_backward1_row(double row_sum, double row_share) {
   return row_sum * row_share;
 }
-HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward2_row(double row_sum1, double row_share, double group_norm_eps, double row_sum2, double row_sum3, double* out) {
+HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward2_row(double row_sum1, double row_share,
+    double group_norm_eps, double row_sum2, double row_sum3, double* out) {
   const double of_row1 = rsqrt(row_sum1 * row_share + group_norm_eps);
   out[0] = of_row1;
   out[1] = -0.5 * row_sum2 * cube(of_row1) * row_share;
@@ -63,7 +67,8 @@ HOST_DEVICE M conv3d_hardswish_group_norm_mean_normed_forward2(M x, M conv_bias,
   return mean_input;
 }
 template <typename M>
-HOST_DEVICE M conv3d_hardswish_group_norm_mean_normed_forward3(M x, M conv_bias, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1) {
+HOST_DEVICE M conv3d_hardswish_group_norm_mean_normed_forward3(M x, M conv_bias, M group_norm_weight, M group_norm_bias,
+    OfRow<M> of_row, OfRow<M> of_row1) {
   const M x_with_bias = x + conv_bias;
   const M u = x_with_bias * relu6(x_with_bias + M(3)) * M(0.16666666666666666);
   const M centred = u - of_row;
@@ -80,12 +85,14 @@ struct Forward1 : Reduces<ForwardValues, READS<0, 1>, Added> {
 struct Forward2 : Reduces<ForwardValues, READS<0, 1>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv3d_hardswish_group_norm_mean_normed_forward2(in[0], in[1], p.of_row))
   FUSEGEN_ROW(p.row_sum1 = r[0];
-              p.of_row1 = conv3d_hardswish_group_norm_mean_normed_forward2_row(p.row_sum1, p.row_share, p.group_norm_eps))
+              p.of_row1 = conv3d_hardswish_group_norm_mean_normed_forward2_row(p.row_sum1, p.row_share,
+                  p.group_norm_eps))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Forward3 : Stores<ForwardValues, READS<0, 1, 2, 3>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = conv3d_hardswish_group_norm_mean_normed_forward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1))
+  FUSEGEN_ELEMENT(out[0] = conv3d_hardswish_group_norm_mean_normed_forward3(in[0], in[1], in[2], in[3], p.of_row,
+      p.of_row1))
 };
 struct Forward : Rows<4, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
@@ -94,7 +101,8 @@ struct Forward : Rows<4, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
   static constexpr bool BY_CHANNEL = true;
 };
 template <typename M>
-HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward1(M grad, M x, M conv_bias, M group_norm_weight, M* out) {
+HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward1(M grad, M x, M conv_bias, M group_norm_weight,
+    M* out) {
   const M x_with_bias = x + conv_bias;
   const M t = x_with_bias + M(3);
   const M t2 = relu6(t);
@@ -104,7 +112,8 @@ HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward1(M grad, M x, 
   out[1] = grad_t6;
 }
 template <typename M>
-HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward2(M grad, M x, M conv_bias, M group_norm_weight, OfRow<M> of_row, M* out) {
+HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward2(M grad, M x, M conv_bias, M group_norm_weight,
+    OfRow<M> of_row, M* out) {
   const M x_with_bias = x + conv_bias;
   const M t = x_with_bias + M(3);
   const M t2 = relu6(t);
@@ -116,7 +125,8 @@ HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward2(M grad, M x, 
   out[1] = grad_t6 * centred;
 }
 template <typename M>
-HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward3(M grad, M x, M conv_bias, M group_norm_weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward3(M grad, M x, M conv_bias, M group_norm_weight,
+    OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M x_with_bias = x + conv_bias;
   const M t = x_with_bias + M(3);
   const M t2 = relu6(t);
@@ -146,15 +156,18 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2, 3>, Added, Added> {
   FUSEGEN_ROW(p.row_sum1 = r[0];
               p.row_sum2 = r[1];
               double made[3];
-              conv3d_hardswish_group_norm_mean_normed_backward2_row(p.row_sum1, p.row_share, p.group_norm_eps, p.row_sum2, p.row_sum3, made);
+              conv3d_hardswish_group_norm_mean_normed_backward2_row(p.row_sum1, p.row_share, p.group_norm_eps,
+                  p.row_sum2, p.row_sum3, made);
               p.of_row1 = made[0];
               p.of_row2 = made[1];
               p.of_row3 = made[2])
-  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1;
+      p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2, 3>, 4> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv3d_hardswish_group_norm_mean_normed_backward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv3d_hardswish_group_norm_mean_normed_backward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1,
+      p.of_row2, p.of_row3, out))
 };
 struct Backward : Rows<5, 4, 1, BackwardValues, Backward1, Backward2, Backward3> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
@@ -186,7 +199,8 @@ HOST_DEVICE M conv3d_hardswish_group_norm_mean_normed_forward2(M x, M conv_bias,
   return mean_input;
 }
 template <typename M>
-HOST_DEVICE M conv3d_hardswish_group_norm_mean_normed_forward3(M x, M conv_bias, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1) {
+HOST_DEVICE M conv3d_hardswish_group_norm_mean_normed_forward3(M x, M conv_bias, M group_norm_weight, M group_norm_bias,
+    OfRow<M> of_row, OfRow<M> of_row1) {
   const M x_with_bias = x + conv_bias;
   const M u = x_with_bias * relu6(x_with_bias + M(3)) / M(6);
   const M centred = u - of_row;
@@ -203,12 +217,14 @@ struct Forward1 : Reduces<ForwardValues, READS<0, 1>, Added> {
 struct Forward2 : Reduces<ForwardValues, READS<0, 1>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv3d_hardswish_group_norm_mean_normed_forward2(in[0], in[1], p.of_row))
   FUSEGEN_ROW(p.row_sum1 = r[0];
-              p.of_row1 = conv3d_hardswish_group_norm_mean_normed_forward2_row(p.row_sum1, p.row_share, p.group_norm_eps))
+              p.of_row1 = conv3d_hardswish_group_norm_mean_normed_forward2_row(p.row_sum1, p.row_share,
+                  p.group_norm_eps))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Forward3 : Stores<ForwardValues, READS<0, 1, 2, 3>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = conv3d_hardswish_group_norm_mean_normed_forward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1))
+  FUSEGEN_ELEMENT(out[0] = conv3d_hardswish_group_norm_mean_normed_forward3(in[0], in[1], in[2], in[3], p.of_row,
+      p.of_row1))
 };
 struct Forward : Rows<4, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
@@ -217,7 +233,8 @@ struct Forward : Rows<4, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
   static constexpr bool BY_CHANNEL = true;
 };
 template <typename M>
-HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward1(M grad, M x, M conv_bias, M group_norm_weight, M* out) {
+HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward1(M grad, M x, M conv_bias, M group_norm_weight,
+    M* out) {
   const M x_with_bias = x + conv_bias;
   const M t = x_with_bias + M(3);
   const M t2 = relu6(t);
@@ -227,7 +244,8 @@ HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward1(M grad, M x, 
   out[1] = grad_t6;
 }
 template <typename M>
-HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward2(M grad, M x, M conv_bias, M group_norm_weight, OfRow<M> of_row, M* out) {
+HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward2(M grad, M x, M conv_bias, M group_norm_weight,
+    OfRow<M> of_row, M* out) {
   const M x_with_bias = x + conv_bias;
   const M t = x_with_bias + M(3);
   const M t2 = relu6(t);
@@ -239,7 +257,8 @@ HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward2(M grad, M x, 
   out[1] = grad_t6 * centred;
 }
 template <typename M>
-HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward3(M grad, M x, M conv_bias, M group_norm_weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv3d_hardswish_group_norm_mean_normed_backward3(M grad, M x, M conv_bias, M group_norm_weight,
+    OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M x_with_bias = x + conv_bias;
   const M t = x_with_bias + M(3);
   const M t2 = relu6(t);
@@ -269,15 +288,18 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2, 3>, Added, Added> {
   FUSEGEN_ROW(p.row_sum1 = r[0];
               p.row_sum2 = r[1];
               double made[3];
-              conv3d_hardswish_group_norm_mean_normed_backward2_row(p.row_sum1, p.row_share, p.group_norm_eps, p.row_sum2, p.row_sum3, made);
+              conv3d_hardswish_group_norm_mean_normed_backward2_row(p.row_sum1, p.row_share, p.group_norm_eps,
+                  p.row_sum2, p.row_sum3, made);
               p.of_row1 = made[0];
               p.of_row2 = made[1];
               p.of_row3 = made[2])
-  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1;
+      p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2, 3>, 4> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv3d_hardswish_group_norm_mean_normed_backward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv3d_hardswish_group_norm_mean_normed_backward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1,
+      p.of_row2, p.of_row3, out))
 };
 struct Backward : Rows<5, 4, 1, BackwardValues, Backward1, Backward2, Backward3> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
@@ -298,13 +320,15 @@ def normed_eager(x, conv_bias, group_norm_weight, group_norm_bias, group_norm_ep
     u = nn.functional.hardswish(x_with_bias)
     centred = u - torch.sum(u, tuple(range(2, x.dim())), keepdim=True) / row_length
     mean_input = centred ** 2
-    return centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length + group_norm_eps) * group_norm_weight + group_norm_bias
+    return centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length
+        + group_norm_eps) * group_norm_weight + group_norm_bias
 
 
 NORMED_KERNELS = Rows(
     "conv3d_hardswish_group_norm_mean_normed", interface=3, eager=normed_eager,
     forward="Tensor x, Tensor conv_bias, Tensor group_norm_weight, Tensor group_norm_bias, float group_norm_eps",
-    backward="Tensor grad, Tensor x, Tensor conv_bias, Tensor group_norm_weight, Tensor group_norm_bias, float group_norm_eps",
+    backward="Tensor grad, Tensor x, Tensor conv_bias, Tensor group_norm_weight, Tensor group_norm_bias, "
+        "float group_norm_eps",
     sources=Sources(NORMED_CUDA_SOURCE, NORMED_CPU_SOURCE),
     over=2, groups=1, channels=("conv_bias", "group_norm_weight", "group_norm_bias"),
 )
@@ -315,10 +339,12 @@ def _conv3d_hardswish_group_norm_mean_normed(
     x: Tensor, conv_bias: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor, group_norm_eps: float = 1e-05,
     num_groups: int = 4, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1),  x = x + conv_bias,  u = hardswish(x),  centred = u - mean(u)
+    """y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1),
+    x = x + conv_bias,  u = hardswish(x),  centred = u - mean(u)
 
-    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The
+    result is of the shape of the tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -333,8 +359,11 @@ def conv3d_hardswish_group_norm_mean_normed(
     x: Tensor, conv_bias: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor, group_norm_eps: float = 1e-05,
     num_groups: int = 4, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1),  x = x + conv_bias,  u = hardswish(x),  centred = u - mean(u)"""
-    return _conv3d_hardswish_group_norm_mean_normed(x, conv_bias, NORMED_KERNELS.along("group_norm_weight", group_norm_weight, x, 1), NORMED_KERNELS.along("group_norm_bias", group_norm_bias, x, 1), group_norm_eps, num_groups, out=out)
+    """y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1),
+    x = x + conv_bias,  u = hardswish(x),  centred = u - mean(u)"""
+    return _conv3d_hardswish_group_norm_mean_normed(x, conv_bias,
+        NORMED_KERNELS.along("group_norm_weight", group_norm_weight, x, 1),
+        NORMED_KERNELS.along("group_norm_bias", group_norm_bias, x, 1), group_norm_eps, num_groups, out=out)
 
 
 SHARED_SOURCE = r"""
@@ -413,11 +442,12 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def conv3d_hardswish_group_norm_mean(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def conv3d_hardswish_group_norm_mean(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = mean(x)
 
     Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is one value a row.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -439,7 +469,9 @@ class Conv3dHardswishGroupNormMean(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x, conv_bias = NORMED_KERNELS.without_bias(self.conv, x)
-        x = _conv3d_hardswish_group_norm_mean_normed(x, conv_bias, NORMED_KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1), NORMED_KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.num_groups)
+        x = _conv3d_hardswish_group_norm_mean_normed(x, conv_bias,
+            NORMED_KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1),
+            NORMED_KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.num_groups)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.conv3d_hardswish_group_norm_mean.conv3d_hardswish_group_norm_mean_cuda(x)
         return self.conv3d_hardswish_group_norm_mean.conv3d_hardswish_group_norm_mean_cpu(x)

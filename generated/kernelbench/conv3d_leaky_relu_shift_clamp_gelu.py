@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from .._runtime import Activation, Sources
 
-__all__ = ["Conv3dLeakyReluShiftClampGelu", "ModelNew", "conv3d_leaky_relu_shift_clamp_gelu", "get_init_inputs", "get_inputs"]
+__all__ = ["Conv3dLeakyReluShiftClampGelu", "ModelNew", "conv3d_leaky_relu_shift_clamp_gelu", "get_init_inputs",
+    "get_inputs"]
 
 SHARED_SOURCE = r"""
 // x = x + conv_bias,  x = leaky_relu(x, negative_slope=0.2),  x = x + sum_tensor,  x = min(max(x, -1), 1),  y = gelu(x)
@@ -60,7 +61,8 @@ HOST_DEVICE M conv3d_leaky_relu_shift_clamp_gelu_forward_float(M x, M conv_bias,
 }
 
 template <typename CURVES>
-HOST_DEVICE float conv3d_leaky_relu_shift_clamp_gelu_forward_by_curves(float x, float conv_bias, float sum_tensor, CURVES& curves) {
+HOST_DEVICE float conv3d_leaky_relu_shift_clamp_gelu_forward_by_curves(float x, float conv_bias, float sum_tensor,
+    CURVES& curves) {
   const float x_with_bias = x + conv_bias;
   const float after_leaky_relu = x_with_bias > 0.0f ? x_with_bias : scaled(x_with_bias, 0.19999999f,
       1.1920929e-08f);
@@ -82,7 +84,8 @@ HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv
   out[2] = step2 < M(-1.0f) ? M(0.0f) : step2 > M(1.0f) ? M(0.0f) : grad_step3;
 }
 
-HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward(double grad, double x, double conv_bias, double sum_tensor, double* out) {
+HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward(double grad, double x, double conv_bias, double sum_tensor,
+    double* out) {
   const double x_with_bias = x + conv_bias;
   const Promoted<double> after_leaky_relu = x_with_bias > 0.0 ? double_word(x_with_bias, 0.0) : x_with_bias *
       double_word(0.2, -1.1102230246251566e-17);
@@ -107,7 +110,8 @@ struct Forward : Broadcasting<3, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward_by_curves(in[0], in[1], in[2], curves), Curve0);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward_float(in[0], in[1], in[2]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward_float(in[0], in[1],
+      in[2]);
                   else out[0] = conv3d_leaky_relu_shift_clamp_gelu_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
@@ -141,7 +145,8 @@ HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward(M grad, M x, M conv
   out[2] = M(step2) < M(-1) ? M(0) : M(M(step2) > M(1) ? number<M>(0.0, 0.0) : grad_step3);
 }
 
-HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward_single_result(float grad, float x, float conv_bias, float sum_tensor, float* out) {
+HOST_DEVICE void conv3d_leaky_relu_shift_clamp_gelu_backward_single_result(float grad, float x, float conv_bias,
+    float sum_tensor, float* out) {
   const float x_with_bias = x + conv_bias;
   const float after_leaky_relu = x_with_bias > 0.0f ? x_with_bias : scaled(x_with_bias, 0.19999999f,
       1.1920929e-08f);
@@ -164,7 +169,8 @@ struct Forward : Broadcasting<3, 1> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv3d_leaky_relu_shift_clamp_gelu_backward_single_result(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4)
+      conv3d_leaky_relu_shift_clamp_gelu_backward_single_result(in[0], in[1], in[2], in[3], out);
                   else conv3d_leaky_relu_shift_clamp_gelu_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
@@ -194,10 +200,11 @@ def conv3d_leaky_relu_shift_clamp_gelu(
     x: "Tensor | None" = None, conv_bias: "Tensor | None" = None, sum_tensor: "Tensor | None" = None, *,
     out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
-    """x = x + conv_bias,  x = leaky_relu(x, negative_slope=0.2),  x = x + sum_tensor,  x = min(max(x, -1), 1),  y = gelu(x)
+    """x = x + conv_bias,  x = leaky_relu(x, negative_slope=0.2),  x = x + sum_tensor,  x = min(max(x, -1), 1),  y =
+    gelu(x)
 
     Shape: x, conv_bias, sum_tensor of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
@@ -219,8 +226,10 @@ class Conv3dLeakyReluShiftClampGelu(nn.Module):
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         out = KERNELS.reused(self.conv, x, conv_bias, self.sum_tensor)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv3d_leaky_relu_shift_clamp_gelu.conv3d_leaky_relu_shift_clamp_gelu_cuda(x, conv_bias, self.sum_tensor, out=out)
-        return self.conv3d_leaky_relu_shift_clamp_gelu.conv3d_leaky_relu_shift_clamp_gelu_cpu(x, conv_bias, self.sum_tensor, out=out)
+            return self.conv3d_leaky_relu_shift_clamp_gelu.conv3d_leaky_relu_shift_clamp_gelu_cuda(x, conv_bias,
+                self.sum_tensor, out=out)
+        return self.conv3d_leaky_relu_shift_clamp_gelu.conv3d_leaky_relu_shift_clamp_gelu_cpu(x, conv_bias,
+            self.sum_tensor, out=out)
 
 
 ModelNew = Conv3dLeakyReluShiftClampGelu

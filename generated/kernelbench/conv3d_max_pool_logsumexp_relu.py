@@ -60,7 +60,8 @@ HOST_DEVICE double conv3d_max_pool_logsumexp_relu_backward2_row(double row_sum) 
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE M conv3d_max_pool_logsumexp_relu_backward3(M grad, M x, OfRow<M> of_row, OfRow<M> row_sum, OfRow<M> of_row1) {
+HOST_DEVICE M conv3d_max_pool_logsumexp_relu_backward3(M grad, M x, OfRow<M> of_row, OfRow<M> row_sum,
+    OfRow<M> of_row1) {
   const M t4 = exp(x - of_row);
   return log(M(row_sum)) + of_row <= M(0) ? M(0) : grad * of_row1 * t4;
 }
@@ -132,7 +133,10 @@ FUSEGEN_KERNELS(conv3d_max_pool_logsumexp_relu)
 
 def eager(x):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
-    relu_x = torch.log(torch.sum(torch.exp(x - torch.where(torch.abs(torch.amax(x, 1, keepdim=True).detach()) < 1.0715086071862673e+301, torch.amax(x, 1, keepdim=True).detach(), 0)), 1, keepdim=True)) + torch.where(torch.abs(torch.amax(x, 1, keepdim=True).detach()) < 1.0715086071862673e+301, torch.amax(x, 1, keepdim=True).detach(), 0)
+    relu_x = torch.log(torch.sum(torch.exp(x - torch.where(torch.abs(torch.amax(x, 1, keepdim=True).detach())
+        < 1.0715086071862673e+301, torch.amax(x, 1, keepdim=True).detach(), 0)), 1, keepdim=True)) + torch.where(
+        torch.abs(torch.amax(x, 1, keepdim=True).detach()) < 1.0715086071862673e+301,
+        torch.amax(x, 1, keepdim=True).detach(), 0)
     return nn.functional.relu(relu_x)
 
 
@@ -144,11 +148,13 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def conv3d_max_pool_logsumexp_relu(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def conv3d_max_pool_logsumexp_relu(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = relu(logsumexp(x))
 
-    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions
+    of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

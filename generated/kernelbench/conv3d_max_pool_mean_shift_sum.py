@@ -12,7 +12,8 @@
 # averaged. Gradient: one loop over the elements of a row.
 # Forward: 2 loops over the elements of a row.
 # Gradient: one loop over the elements of a row.
-# Its evidence, once certified, lies beside it in conv3d_max_pool_mean_shift_sum.certificate.txt and conv3d_max_pool_mean_shift_sum.pooled.certificate.txt and conv3d_max_pool_mean_shift_sum.averaged.certificate.txt.
+# Its evidence, once certified, lies beside it in conv3d_max_pool_mean_shift_sum.certificate.txt and
+# conv3d_max_pool_mean_shift_sum.pooled.certificate.txt and conv3d_max_pool_mean_shift_sum.averaged.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
@@ -33,7 +34,8 @@ HOST_DEVICE double conv3d_max_pool_mean_shift_sum_pooled_front(double x, double 
   const double x_with_bias = x + conv_bias;
   return x_with_bias * reciprocal(divisor);
 }
-HOST_DEVICE void conv3d_max_pool_mean_shift_sum_pooled_front_gradient(double grad, double x, double conv_bias, double divisor, double* out) {
+HOST_DEVICE void conv3d_max_pool_mean_shift_sum_pooled_front_gradient(double grad, double x, double conv_bias,
+    double divisor, double* out) {
   const double grad_x_with_bias = grad * reciprocal(divisor);
   out[0] = out[1] = grad_x_with_bias;
 }
@@ -61,7 +63,8 @@ HOST_DEVICE double conv3d_max_pool_mean_shift_sum_pooled_front(double x, double 
   const double x_with_bias = x + conv_bias;
   return x_with_bias / divisor;
 }
-HOST_DEVICE void conv3d_max_pool_mean_shift_sum_pooled_front_gradient(double grad, double x, double conv_bias, double divisor, double* out) {
+HOST_DEVICE void conv3d_max_pool_mean_shift_sum_pooled_front_gradient(double grad, double x, double conv_bias,
+    double divisor, double* out) {
   const double grad_x_with_bias = grad / divisor;
   out[0] = out[1] = grad_x_with_bias;
 }
@@ -93,7 +96,8 @@ def pooled_eager(x, conv_bias, divisor, pool_size):
 POOLED_KERNELS = Windows(
     "conv3d_max_pool_mean_shift_sum_pooled", interface=3, eager=pooled_eager,
     forward="Tensor x, Tensor conv_bias, float divisor",
-    backward="Tensor grad, Tensor x, Tensor conv_bias, float divisor", sources=Sources(POOLED_CUDA_SOURCE, POOLED_CPU_SOURCE),
+    backward="Tensor grad, Tensor x, Tensor conv_bias, float divisor",
+        sources=Sources(POOLED_CUDA_SOURCE, POOLED_CPU_SOURCE),
     window=lambda pool_size: dict(
         rank=3, kernel_size=pool_size
     ),
@@ -110,7 +114,7 @@ def conv3d_max_pool_mean_shift_sum_pooled(
     """y = max_pool3d(x / divisor, kernel_size=pool_size),  x = x + conv_bias
 
     Shape: x of more than 3 dimensions, the last 3 of which are pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal elements: the first of the largest ones takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -197,11 +201,13 @@ AVERAGED_KERNELS = Rows(
 
 
 @AVERAGED_KERNELS.function
-def conv3d_max_pool_mean_shift_sum_averaged(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def conv3d_max_pool_mean_shift_sum_averaged(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = mean(x)
 
-    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is one value a row, with
+    the dimensions of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -297,7 +303,7 @@ def conv3d_max_pool_mean_shift_sum(
     """y = sum(x + bias)
 
     Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

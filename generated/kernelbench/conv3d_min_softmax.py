@@ -9,7 +9,8 @@
 # smallest. Gradient: 3 loops over the elements of a row.
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
-# Its evidence, once certified, lies beside it in conv3d_min_softmax.certificate.txt and conv3d_min_softmax.smallest.certificate.txt.
+# Its evidence, once certified, lies beside it in conv3d_min_softmax.certificate.txt and
+# conv3d_min_softmax.smallest.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
@@ -52,7 +53,8 @@ HOST_DEVICE double conv3d_min_softmax_smallest_backward2_row(double row_sum) {
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE void conv3d_min_softmax_smallest_backward3(M grad, M x, M conv_bias, OfRow<M> row_amin, OfRow<M> of_row, M* out) {
+HOST_DEVICE void conv3d_min_softmax_smallest_backward3(M grad, M x, M conv_bias, OfRow<M> row_amin, OfRow<M> of_row,
+    M* out) {
   const M x_with_bias = x + conv_bias;
   const M grad_x_with_bias = (x_with_bias == row_amin ? grad : M(0)) * of_row;
   out[0] = out[1] = grad_x_with_bias;
@@ -139,7 +141,7 @@ def conv3d_min_softmax_smallest(
     """y = amin(x),  x = x + conv_bias
 
     Shape: x whose rows are dimension 2; the others broadcast to it. The result is one value a row.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -261,7 +263,8 @@ FUSEGEN_KERNELS(conv3d_min_softmax)
 
 def eager(x):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
-    return torch.exp(x - torch.amax(x, 1, keepdim=True).detach()) / torch.sum(torch.exp(x - torch.amax(x, 1, keepdim=True).detach()), 1, keepdim=True)
+    return torch.exp(x - torch.amax(x, 1, keepdim=True).detach()) / torch.sum(
+        torch.exp(x - torch.amax(x, 1, keepdim=True).detach()), 1, keepdim=True)
 
 
 KERNELS = Rows(
@@ -272,11 +275,12 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def conv3d_min_softmax(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def conv3d_min_softmax(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = softmax(x)
 
     Shape: x whose rows are dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

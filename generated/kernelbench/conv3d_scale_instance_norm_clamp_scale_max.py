@@ -12,7 +12,8 @@
 # normed. Gradient: 4 loops over the elements of a row.
 # Forward: 2 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
-# Its evidence, once certified, lies beside it in conv3d_scale_instance_norm_clamp_scale_max.certificate.txt and conv3d_scale_instance_norm_clamp_scale_max.normed.certificate.txt.
+# Its evidence, once certified, lies beside it in conv3d_scale_instance_norm_clamp_scale_max.certificate.txt and
+# conv3d_scale_instance_norm_clamp_scale_max.normed.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
@@ -23,7 +24,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["Conv3dScaleInstanceNormClampScaleMax", "ModelNew", "conv3d_scale_instance_norm_clamp_scale_max", "get_init_inputs", "get_inputs"]
+__all__ = ["Conv3dScaleInstanceNormClampScaleMax", "ModelNew", "conv3d_scale_instance_norm_clamp_scale_max",
+    "get_init_inputs", "get_inputs"]
 
 NORMED_SHARED_SOURCE = r"""
 template <typename M>
@@ -36,7 +38,8 @@ HOST_DEVICE double conv3d_scale_instance_norm_clamp_scale_max_normed_forward1_ro
   return row_sum * row_share;
 }
 template <typename M>
-HOST_DEVICE M conv3d_scale_instance_norm_clamp_scale_max_normed_forward2(M x, M conv_bias, M multiplier, OfRow<M> of_row) {
+HOST_DEVICE M conv3d_scale_instance_norm_clamp_scale_max_normed_forward2(M x, M conv_bias, M multiplier,
+    OfRow<M> of_row) {
   const M x_with_bias = x + conv_bias;
   const M u = x_with_bias * multiplier;
   const M centred = u - of_row;
@@ -47,7 +50,8 @@ HOST_DEVICE double conv3d_scale_instance_norm_clamp_scale_max_normed_forward2_ro
   return rsqrt(row_sum1 * row_share + 1e-05);
 }
 template <typename M>
-HOST_DEVICE M conv3d_scale_instance_norm_clamp_scale_max_normed_forward3(M x, M conv_bias, M multiplier, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> least, OfRow<M> most) {
+HOST_DEVICE M conv3d_scale_instance_norm_clamp_scale_max_normed_forward3(M x, M conv_bias, M multiplier,
+    OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> least, OfRow<M> most) {
   const M x_with_bias = x + conv_bias;
   const M u = x_with_bias * multiplier;
   const M centred = u - of_row;
@@ -69,7 +73,8 @@ struct Forward2 : Reduces<ForwardValues, READS<0, 1, 2>, Added> {
 };
 struct Forward3 : Stores<ForwardValues, READS<0, 1, 2>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = conv3d_scale_instance_norm_clamp_scale_max_normed_forward3(in[0], in[1], in[2], p.of_row, p.of_row1, p.least, p.most))
+  FUSEGEN_ELEMENT(out[0] = conv3d_scale_instance_norm_clamp_scale_max_normed_forward3(in[0], in[1], in[2], p.of_row,
+      p.of_row1, p.least, p.most))
 };
 template <typename M>
 HOST_DEVICE M conv3d_scale_instance_norm_clamp_scale_max_normed_backward1(M x, M conv_bias, M multiplier) {
@@ -81,7 +86,8 @@ HOST_DEVICE double conv3d_scale_instance_norm_clamp_scale_max_normed_backward1_r
   return row_sum * row_share;
 }
 template <typename M>
-HOST_DEVICE M conv3d_scale_instance_norm_clamp_scale_max_normed_backward2(M x, M conv_bias, M multiplier, OfRow<M> of_row) {
+HOST_DEVICE M conv3d_scale_instance_norm_clamp_scale_max_normed_backward2(M x, M conv_bias, M multiplier,
+    OfRow<M> of_row) {
   const M x_with_bias = x + conv_bias;
   const M u = x_with_bias * multiplier;
   const M centred = u - of_row;
@@ -92,7 +98,8 @@ HOST_DEVICE double conv3d_scale_instance_norm_clamp_scale_max_normed_backward2_r
   return rsqrt(row_sum1 * row_share + 1e-05);
 }
 template <typename M>
-HOST_DEVICE void conv3d_scale_instance_norm_clamp_scale_max_normed_backward3(M grad, M x, M conv_bias, M multiplier, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> least, OfRow<M> most, M* out) {
+HOST_DEVICE void conv3d_scale_instance_norm_clamp_scale_max_normed_backward3(M grad, M x, M conv_bias, M multiplier,
+    OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> least, OfRow<M> most, M* out) {
   const M x_with_bias = x + conv_bias;
   const M u = x_with_bias * multiplier;
   const M centred = u - of_row;
@@ -101,12 +108,14 @@ HOST_DEVICE void conv3d_scale_instance_norm_clamp_scale_max_normed_backward3(M g
   out[0] = t3 < least ? M(0) : t3 > most ? M(0) : grad_t4 * centred;
   out[1] = t3 >= least ? (t3 <= most ? grad_t4 * of_row1 : M(0)) : M(0);
 }
-HOST_DEVICE void conv3d_scale_instance_norm_clamp_scale_max_normed_backward3_row(double row_sum2, double of_row1, double row_share, double row_sum3, double* out) {
+HOST_DEVICE void conv3d_scale_instance_norm_clamp_scale_max_normed_backward3_row(double row_sum2, double of_row1,
+    double row_share, double row_sum3, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * row_share);
 }
 template <typename M>
-HOST_DEVICE void conv3d_scale_instance_norm_clamp_scale_max_normed_backward4(M grad, M x, M conv_bias, M multiplier, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> least, OfRow<M> most, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv3d_scale_instance_norm_clamp_scale_max_normed_backward4(M grad, M x, M conv_bias, M multiplier,
+    OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> least, OfRow<M> most, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M x_with_bias = x + conv_bias;
   const M u = x_with_bias * multiplier;
   const M centred = u - of_row;
@@ -135,18 +144,22 @@ struct Backward2 : Reduces<BackwardValues, READS<1, 2, 3>, Added> {
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2, 3>, Added, Added> {
-  FUSEGEN_ELEMENT(conv3d_scale_instance_norm_clamp_scale_max_normed_backward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1, p.least, p.most, out))
+  FUSEGEN_ELEMENT(conv3d_scale_instance_norm_clamp_scale_max_normed_backward3(in[0], in[1], in[2], in[3], p.of_row,
+      p.of_row1, p.least, p.most, out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               double made[2];
-              conv3d_scale_instance_norm_clamp_scale_max_normed_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, made);
+              conv3d_scale_instance_norm_clamp_scale_max_normed_backward3_row(p.row_sum2, p.of_row1, p.row_share,
+                  p.row_sum3, made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
-  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2;
+      p.of_row3 = from.of_row3)
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3>, 3> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv3d_scale_instance_norm_clamp_scale_max_normed_backward4(in[0], in[1], in[2], in[3], p.of_row, p.of_row1, p.least, p.most, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv3d_scale_instance_norm_clamp_scale_max_normed_backward4(in[0], in[1], in[2], in[3], p.of_row,
+      p.of_row1, p.least, p.most, p.of_row2, p.of_row3, out))
 };
 """
 NORMED_CUDA_SOURCE = r"""
@@ -200,7 +213,8 @@ def normed_eager(x, conv_bias, multiplier, least, most):
     u = x_with_bias * multiplier
     centred = u - torch.sum(u, tuple(range(2, x.dim())), keepdim=True) / row_length
     mean_input = centred ** 2
-    return torch.clamp(centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length + 1e-05), least, most) * multiplier
+    return torch.clamp(centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length
+        + 1e-05), least, most) * multiplier
 
 
 NORMED_KERNELS = Rows(
@@ -217,10 +231,12 @@ def conv3d_scale_instance_norm_clamp_scale_max_normed(
     x: "Tensor | None" = None, conv_bias: "Tensor | None" = None, multiplier: "Tensor | None" = None,
     least: float = -1.0, most: float = 1.0, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
-    """y = min(max(centred · (1 / √(mean(centred²) + 1e-05)), least), most) · multiplier,  x = x + conv_bias,  u = x · multiplier,  centred = u - mean(u)
+    """y = min(max(centred · (1 / √(mean(centred²) + 1e-05)), least), most) · multiplier,  x = x + conv_bias,  u = x ·
+    multiplier,  centred = u - mean(u)
 
-    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is of the shape of the
+    tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -329,11 +345,12 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def conv3d_scale_instance_norm_clamp_scale_max(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def conv3d_scale_instance_norm_clamp_scale_max(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = amax(x)
 
     Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._runtime import Activation, Sources
 
-__all__ = ["Conv3dScaleTanhScaleSigmoid", "ModelNew", "conv3d_scale_tanh_scale_sigmoid", "get_init_inputs", "get_inputs"]
+__all__ = ["Conv3dScaleTanhScaleSigmoid", "ModelNew", "conv3d_scale_tanh_scale_sigmoid", "get_init_inputs",
+    "get_inputs"]
 
 SHARED_SOURCE = r"""
 // x = x + conv_bias,  x = x · scaling_factor,  x = tanh(x),  x = x · bias,  y = sigmoid(x)
@@ -30,7 +31,8 @@ HOST_DEVICE M conv3d_scale_tanh_scale_sigmoid_forward(M x, M conv_bias, M scalin
   return sigmoid(step3);
 }
 
-// From grad, the gradient of y, and x and conv_bias and scaling_factor and bias: the gradients of x and conv_bias and scaling_factor and bias.
+// From grad, the gradient of y, and x and conv_bias and scaling_factor and bias: the gradients of x and conv_bias and
+// scaling_factor and bias.
 template <typename M>
 HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward(M grad, M x, M conv_bias, M scaling_factor, M bias, M* out) {
   const M x_with_bias = x + conv_bias;
@@ -71,7 +73,8 @@ HOST_DEVICE M conv3d_scale_tanh_scale_sigmoid_forward_float(M x, M conv_bias, M 
 }
 
 template <typename CURVES>
-HOST_DEVICE float conv3d_scale_tanh_scale_sigmoid_forward_by_curves(float x, float conv_bias, float scaling_factor, float bias, CURVES& curves) {
+HOST_DEVICE float conv3d_scale_tanh_scale_sigmoid_forward_by_curves(float x, float conv_bias, float scaling_factor,
+    float bias, CURVES& curves) {
   const float x_with_bias = x + conv_bias;
   const float step1 = x_with_bias * scaling_factor;
   const float after_tanh = tanh(step1);
@@ -80,7 +83,8 @@ HOST_DEVICE float conv3d_scale_tanh_scale_sigmoid_forward_by_curves(float x, flo
 }
 
 template <typename M>
-HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward_float(M grad, M x, M conv_bias, M scaling_factor, M bias, M* out) {
+HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward_float(M grad, M x, M conv_bias, M scaling_factor, M bias,
+    M* out) {
   const M x_with_bias = x + conv_bias;
   const M finite_x_with_bias = is_ordinary(scaling_factor) ? replace_infinity(x_with_bias, M(0x1p126)) :
       x_with_bias;
@@ -100,7 +104,8 @@ HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward_float(M grad, M x, M c
 }
 
 template <typename CURVES>
-HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward_by_curves(float grad, float x, float conv_bias, float scaling_factor, float bias, CURVES& curves, float* out) {
+HOST_DEVICE void conv3d_scale_tanh_scale_sigmoid_backward_by_curves(float grad, float x, float conv_bias,
+    float scaling_factor, float bias, CURVES& curves, float* out) {
   const float x_with_bias = x + conv_bias;
   const float step1 = x_with_bias * scaling_factor;
   const float after_tanh = tanh(step1);
@@ -124,15 +129,19 @@ FUSEGEN_CURVE(Curve2, 1 / 32.0f, -2049, 2049, tanh_slope(u))
 struct Forward : Broadcasting<4, 1> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  FUSEGEN_BY_CURVES(out[0] = conv3d_scale_tanh_scale_sigmoid_forward_by_curves(in[0], in[1], in[2], in[3], curves), Curve0);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_scale_tanh_scale_sigmoid_forward_float(in[0], in[1], in[2], in[3]);
+  FUSEGEN_BY_CURVES(out[0] = conv3d_scale_tanh_scale_sigmoid_forward_by_curves(in[0], in[1], in[2], in[3], curves),
+      Curve0);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = conv3d_scale_tanh_scale_sigmoid_forward_float(in[0], in[1],
+      in[2], in[3]);
                   else out[0] = conv3d_scale_tanh_scale_sigmoid_forward(in[0], in[1], in[2], in[3]))
 };
 struct Backward : Broadcasting<5, 4> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
-  FUSEGEN_BY_CURVES(conv3d_scale_tanh_scale_sigmoid_backward_by_curves(in[0], in[1], in[2], in[3], in[4], curves, out), Curve1, Curve2);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_scale_tanh_scale_sigmoid_backward_float(in[0], in[1], in[2], in[3], in[4], out);
+  FUSEGEN_BY_CURVES(conv3d_scale_tanh_scale_sigmoid_backward_by_curves(in[0], in[1], in[2], in[3], in[4], curves, out),
+      Curve1, Curve2);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv3d_scale_tanh_scale_sigmoid_backward_float(in[0], in[1], in[2],
+      in[3], in[4], out);
                   else conv3d_scale_tanh_scale_sigmoid_backward(in[0], in[1], in[2], in[3], in[4], out))
 };
 }}  // namespace fusegen
@@ -148,7 +157,8 @@ CPU_SOURCE = r"""
 #include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-HOST_DEVICE float conv3d_scale_tanh_scale_sigmoid_forward_single_result(float x, float conv_bias, float scaling_factor, float bias) {
+HOST_DEVICE float conv3d_scale_tanh_scale_sigmoid_forward_single_result(float x, float conv_bias, float scaling_factor,
+    float bias) {
   const Promoted<float> x_with_bias = two_sum(x, conv_bias);
   const Promoted<float> step1 = x_with_bias * scaling_factor;
   const Promoted<float> after_tanh = tanh(step1);
@@ -161,7 +171,8 @@ HOST_DEVICE float conv3d_scale_tanh_scale_sigmoid_forward_single_result(float x,
 // Forward. float32: the formula in single-word float, but for arguments.
 struct Forward : Broadcasting<4, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv3d_scale_tanh_scale_sigmoid_forward_single_result(in[0], in[1], in[2], in[3]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0]
+      = conv3d_scale_tanh_scale_sigmoid_forward_single_result(in[0], in[1], in[2], in[3]);
                   else out[0] = conv3d_scale_tanh_scale_sigmoid_forward(in[0], in[1], in[2], in[3]))
 };
 // Double-word arithmetic (hi + lo), rounded once.
@@ -199,7 +210,7 @@ def conv3d_scale_tanh_scale_sigmoid(
     """x = x + conv_bias,  x = x · scaling_factor,  x = tanh(x),  x = x · bias,  y = sigmoid(x)
 
     Shape: x, conv_bias, scaling_factor, bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
@@ -212,7 +223,8 @@ class Conv3dScaleTanhScaleSigmoid(nn.Module):
 
     conv3d_scale_tanh_scale_sigmoid = KERNELS
 
-    def __init__(self, in_channels=3, out_channels=16, kernel_size=3, scaling_factor=2, bias_shape=(16, 1, 1, 1)) -> None:
+    def __init__(self, in_channels=3, out_channels=16, kernel_size=3, scaling_factor=2,
+        bias_shape=(16, 1, 1, 1)) -> None:
         super().__init__()
         self.conv = nn.Conv3d(in_channels, out_channels, kernel_size)
         self.scaling_factor = nn.Parameter(torch.randn(bias_shape))
@@ -222,8 +234,10 @@ class Conv3dScaleTanhScaleSigmoid(nn.Module):
         x, conv_bias = KERNELS.without_bias(self.conv, x)
         out = KERNELS.reused(self.conv, x, conv_bias, self.scaling_factor, self.bias)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv3d_scale_tanh_scale_sigmoid.conv3d_scale_tanh_scale_sigmoid_cuda(x, conv_bias, self.scaling_factor, self.bias, out=out)
-        return self.conv3d_scale_tanh_scale_sigmoid.conv3d_scale_tanh_scale_sigmoid_cpu(x, conv_bias, self.scaling_factor, self.bias, out=out)
+            return self.conv3d_scale_tanh_scale_sigmoid.conv3d_scale_tanh_scale_sigmoid_cuda(x, conv_bias,
+                self.scaling_factor, self.bias, out=out)
+        return self.conv3d_scale_tanh_scale_sigmoid.conv3d_scale_tanh_scale_sigmoid_cpu(x, conv_bias,
+            self.scaling_factor, self.bias, out=out)
 
 
 ModelNew = Conv3dScaleTanhScaleSigmoid

@@ -12,7 +12,8 @@
 # pooled. Gradient: the largest elements are found again, and each gradient is written once.
 # Forward: each element of a window is read, and a result written.
 # Gradient: the largest elements are found again, and each gradient is written once.
-# Its evidence, once certified, lies beside it in conv3d_softmax_max_pools.certificate.txt and conv3d_softmax_max_pools.shares.certificate.txt and conv3d_softmax_max_pools.pooled.certificate.txt.
+# Its evidence, once certified, lies beside it in conv3d_softmax_max_pools.certificate.txt and
+# conv3d_softmax_max_pools.shares.certificate.txt and conv3d_softmax_max_pools.pooled.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
@@ -81,7 +82,8 @@ HOST_DEVICE void conv3d_softmax_max_pools_shares_backward2_row(double row_sum, d
   out[1] = -(row_sum1 * (of_row1 * of_row1));
 }
 template <typename M>
-HOST_DEVICE void conv3d_softmax_max_pools_shares_backward3(M grad, M x, M conv_bias, OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> of_row2, M* out) {
+HOST_DEVICE void conv3d_softmax_max_pools_shares_backward3(M grad, M x, M conv_bias, OfRow<M> row_amax,
+    OfRow<M> of_row1, OfRow<M> of_row2, M* out) {
   const M x_with_bias = x + conv_bias;
   const M t2 = exp_below(x_with_bias - row_amax);
   const M grad_t = (grad * of_row1 + of_row2) * t2;
@@ -160,7 +162,8 @@ FUSEGEN_BROADCASTING_KERNELS(conv3d_softmax_max_pools_shares)
 def shares_eager(x, conv_bias):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     x_with_bias = x + conv_bias
-    return torch.exp(x_with_bias - torch.amax(x_with_bias, 1, keepdim=True).detach()) / torch.sum(torch.exp(x_with_bias - torch.amax(x_with_bias, 1, keepdim=True).detach()), 1, keepdim=True)
+    return torch.exp(x_with_bias - torch.amax(x_with_bias, 1, keepdim=True).detach()) / torch.sum(
+        torch.exp(x_with_bias - torch.amax(x_with_bias, 1, keepdim=True).detach()), 1, keepdim=True)
 
 
 SHARES_KERNELS = Rows(
@@ -178,7 +181,7 @@ def conv3d_softmax_max_pools_shares(
     """y = softmax(x),  x = x + conv_bias
 
     Shape: x whose rows are dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -229,7 +232,8 @@ def pooled_eager(x, pool_kernel_size):
 
 
 POOLED_KERNELS = Windows(
-    "conv3d_softmax_max_pools_pooled", interface=3, eager=pooled_eager, forward="Tensor x", backward="Tensor grad, Tensor x",
+    "conv3d_softmax_max_pools_pooled", interface=3, eager=pooled_eager, forward="Tensor x",
+        backward="Tensor grad, Tensor x",
     sources=Sources(POOLED_CUDA_SOURCE, POOLED_CPU_SOURCE),
     window=lambda pool_kernel_size: dict(
         rank=3, kernel_size=pool_kernel_size
@@ -246,7 +250,7 @@ def conv3d_softmax_max_pools_pooled(
     """y = max_pool3d(x, kernel_size=pool_kernel_size)
 
     Shape: x of more than 3 dimensions, the last 3 of which are pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal elements: the first of the largest ones takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -314,7 +318,7 @@ def conv3d_softmax_max_pools(
     """y = max_pool3d(x, kernel_size=pool_kernel_size)
 
     Shape: x of more than 3 dimensions, the last 3 of which are pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal elements: the first of the largest ones takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

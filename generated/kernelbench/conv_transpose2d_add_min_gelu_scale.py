@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._runtime import Activation, Sources
 
-__all__ = ["ConvTranspose2dAddMinGeluScale", "ModelNew", "conv_transpose2d_add_min_gelu_scale", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose2dAddMinGeluScale", "ModelNew", "conv_transpose2d_add_min_gelu_scale", "get_init_inputs",
+    "get_inputs"]
 
 SHARED_SOURCE = r"""
 // The scalars of the formula, from those of a call.
@@ -43,7 +44,8 @@ HOST_DEVICE M conv_transpose2d_add_min_gelu_scale_forward(M x, M conv_transpose_
 
 // From grad, the gradient of y, and x and conv_transpose_bias: the gradients of x and conv_transpose_bias.
 template <typename M>
-HOST_DEVICE void conv_transpose2d_add_min_gelu_scale_backward(M grad, M x, M conv_transpose_bias, M add_value, M multiply_value, M* out) {
+HOST_DEVICE void conv_transpose2d_add_min_gelu_scale_backward(M grad, M x, M conv_transpose_bias, M add_value,
+    M multiply_value, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + add_value;
   const M step2 = minimum(step1, M(0));
@@ -65,7 +67,8 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-HOST_DEVICE void conv_transpose2d_add_min_gelu_scale_backward_float(M grad, M x, M conv_transpose_bias, M add_value, M multiply_value, M* out) {
+HOST_DEVICE void conv_transpose2d_add_min_gelu_scale_backward_float(M grad, M x, M conv_transpose_bias, M add_value,
+    M multiply_value, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + add_value;
   const M step2 = minimum(step1, M(0.0f));
@@ -88,8 +91,10 @@ struct Forward : Broadcasting<2, 1, Scalars, 2> {
 struct Backward : Broadcasting<3, 2, Scalars, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = MEDIUM, *BITS64 = HEAVY;
   using Methods = ByWidth<Formula<FastFloat>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv_transpose2d_add_min_gelu_scale_backward_float(in[0], in[1], in[2], p.add_value, p.multiply_value, out);
-                  else conv_transpose2d_add_min_gelu_scale_backward(in[0], in[1], in[2], p.add_value, p.multiply_value, out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv_transpose2d_add_min_gelu_scale_backward_float(in[0], in[1], in[2],
+      p.add_value, p.multiply_value, out);
+                  else conv_transpose2d_add_min_gelu_scale_backward(in[0], in[1], in[2], p.add_value, p.multiply_value,
+                      out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv_transpose2d_add_min_gelu_scale)
@@ -103,7 +108,8 @@ CPU_SOURCE = r"""
 #include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-HOST_DEVICE float conv_transpose2d_add_min_gelu_scale_forward_single_result(float x, float conv_transpose_bias, float add_value, float multiply_value) {
+HOST_DEVICE float conv_transpose2d_add_min_gelu_scale_forward_single_result(float x, float conv_transpose_bias,
+    float add_value, float multiply_value) {
   const float x_with_bias = x + conv_transpose_bias;
   const float step1 = x_with_bias + add_value;
   const float step2 = minimum(step1, 0.0f);
@@ -112,7 +118,8 @@ HOST_DEVICE float conv_transpose2d_add_min_gelu_scale_forward_single_result(floa
   return after_gelu * multiply_value;
 }
 
-HOST_DEVICE void conv_transpose2d_add_min_gelu_scale_backward_single_result(float grad, float x, float conv_transpose_bias, float add_value, float multiply_value, float* out) {
+HOST_DEVICE void conv_transpose2d_add_min_gelu_scale_backward_single_result(float grad, float x,
+    float conv_transpose_bias, float add_value, float multiply_value, float* out) {
   const float x_with_bias = x + conv_transpose_bias;
   const float step1 = x_with_bias + add_value;
   const float step2 = minimum(step1, 0.0f);
@@ -128,13 +135,18 @@ HOST_DEVICE void conv_transpose2d_add_min_gelu_scale_backward_single_result(floa
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<2, 1, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv_transpose2d_add_min_gelu_scale_forward_single_result(in[0], in[1], p.add_value, p.multiply_value);
-                  else out[0] = conv_transpose2d_add_min_gelu_scale_forward(in[0], in[1], p.add_value, p.multiply_value))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0]
+      = conv_transpose2d_add_min_gelu_scale_forward_single_result(in[0], in[1], p.add_value, p.multiply_value);
+                  else out[0] = conv_transpose2d_add_min_gelu_scale_forward(in[0], in[1], p.add_value,
+                      p.multiply_value))
 };
 struct Backward : Broadcasting<3, 2, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_add_min_gelu_scale_backward_single_result(in[0], in[1], in[2], p.add_value, p.multiply_value, out);
-                  else conv_transpose2d_add_min_gelu_scale_backward(in[0], in[1], in[2], p.add_value, p.multiply_value, out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4)
+      conv_transpose2d_add_min_gelu_scale_backward_single_result(in[0], in[1], in[2], p.add_value, p.multiply_value,
+      out);
+                  else conv_transpose2d_add_min_gelu_scale_backward(in[0], in[1], in[2], p.add_value, p.multiply_value,
+                      out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv_transpose2d_add_min_gelu_scale)
@@ -166,7 +178,7 @@ def conv_transpose2d_add_min_gelu_scale(
     """x = x + conv_transpose_bias,  x = x + add_value,  x = min(x, 0),  x = gelu(x),  y = x · multiply_value
 
     Shape: x, conv_transpose_bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if add_value.__class__ is not float:
@@ -183,7 +195,8 @@ class ConvTranspose2dAddMinGeluScale(nn.Module):
 
     conv_transpose2d_add_min_gelu_scale = KERNELS
 
-    def __init__(self, in_channels=64, out_channels=128, kernel_size=4, stride=2, add_value=0.5, multiply_value=2.0) -> None:
+    def __init__(self, in_channels=64, out_channels=128, kernel_size=4, stride=2, add_value=0.5,
+        multiply_value=2.0) -> None:
         super().__init__()
         self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride=stride)
         self.add_value = add_value
@@ -193,8 +206,10 @@ class ConvTranspose2dAddMinGeluScale(nn.Module):
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         out = KERNELS.reused(self.conv_transpose, x, conv_transpose_bias)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose2d_add_min_gelu_scale.conv_transpose2d_add_min_gelu_scale_cuda(x, conv_transpose_bias, self.add_value, self.multiply_value, out=out)
-        return self.conv_transpose2d_add_min_gelu_scale.conv_transpose2d_add_min_gelu_scale_cpu(x, conv_transpose_bias, self.add_value, self.multiply_value, out=out)
+            return self.conv_transpose2d_add_min_gelu_scale.conv_transpose2d_add_min_gelu_scale_cuda(x,
+                conv_transpose_bias, self.add_value, self.multiply_value, out=out)
+        return self.conv_transpose2d_add_min_gelu_scale.conv_transpose2d_add_min_gelu_scale_cpu(x, conv_transpose_bias,
+            self.add_value, self.multiply_value, out=out)
 
     def extra_repr(self) -> str:
         return f"add_value={self.add_value}, multiply_value={self.multiply_value}"

@@ -16,7 +16,9 @@
 # pooled. Gradient: the largest elements are found again, and each gradient is written once.
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
-# Its evidence, once certified, lies beside it in conv_transpose2d_batch_norm_tanh_max_pool_group_norm.certificate.txt and conv_transpose2d_batch_norm_tanh_max_pool_group_norm.activated.certificate.txt and conv_transpose2d_batch_norm_tanh_max_pool_group_norm.pooled.certificate.txt.
+# Its evidence, once certified, lies beside it in conv_transpose2d_batch_norm_tanh_max_pool_group_norm.certificate.txt
+# and conv_transpose2d_batch_norm_tanh_max_pool_group_norm.activated.certificate.txt and
+# conv_transpose2d_batch_norm_tanh_max_pool_group_norm.pooled.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
@@ -27,14 +29,17 @@ from torch import Tensor, nn
 
 from .._runtime import Channels, Rows, Windows, Sources
 
-__all__ = ["ConvTranspose2dBatchNormTanhMaxPoolGroupNorm", "ModelNew", "conv_transpose2d_batch_norm_tanh_max_pool_group_norm", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose2dBatchNormTanhMaxPoolGroupNorm", "ModelNew",
+    "conv_transpose2d_batch_norm_tanh_max_pool_group_norm", "get_init_inputs", "get_inputs"]
 
 ACTIVATED_SHARED_SOURCE = r"""
-HOST_DEVICE double conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_forward1_row(double row_var, double batch_norm_eps) {
+HOST_DEVICE double conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_forward1_row(double row_var,
+    double batch_norm_eps) {
   return rsqrt(row_var + batch_norm_eps);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_forward2(M x, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> batch_norm_weight, OfRow<M> batch_norm_bias) {
+HOST_DEVICE M conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_forward2(M x, OfRow<M> row_mean,
+    OfRow<M> of_row1, OfRow<M> batch_norm_weight, OfRow<M> batch_norm_bias) {
   const M centred = x - row_mean;
   return tanh(centred * of_row1 * batch_norm_weight + batch_norm_bias);
 }
@@ -45,17 +50,21 @@ struct Forward1 : Moments<ForwardValues, READS<0>> {
   FUSEGEN_ELEMENT(out[0] = in[0])
   FUSEGEN_ROW(p.row_mean = r[0];
               p.row_var = r[1];
-              p.of_row1 = conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_forward1_row(p.row_var, p.batch_norm_eps))
+              p.of_row1 = conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_forward1_row(p.row_var,
+                  p.batch_norm_eps))
 };
 struct Forward2 : Stores<ForwardValues, READS<0>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_forward2(in[0], p.row_mean, p.of_row1, p.batch_norm_weight, p.batch_norm_bias))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_forward2(in[0], p.row_mean,
+      p.of_row1, p.batch_norm_weight, p.batch_norm_bias))
 };
-HOST_DEVICE double conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_backward1_row(double row_var, double batch_norm_eps) {
+HOST_DEVICE double conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_backward1_row(double row_var,
+    double batch_norm_eps) {
   return rsqrt(row_var + batch_norm_eps);
 }
 template <typename M>
-HOST_DEVICE void conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_backward2(M grad, M x, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> batch_norm_weight, OfRow<M> batch_norm_bias, M* out) {
+HOST_DEVICE void conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_backward2(M grad, M x,
+    OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> batch_norm_weight, OfRow<M> batch_norm_bias, M* out) {
   const M centred = x - row_mean;
   const M t3 = centred * of_row1;
   const Promoted<M> grad_t5 = grad * tanh_slope(t3 * batch_norm_weight + batch_norm_bias);
@@ -64,12 +73,14 @@ HOST_DEVICE void conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_
   out[1] = grad_t5;
   out[2] = grad_t5 * t3;
 }
-HOST_DEVICE void conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_backward2_row(double row_sum2, double of_row1, double row_share, double row_sum3, double batch_norm_weight, double* out) {
+HOST_DEVICE void conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_backward2_row(double row_sum2,
+    double of_row1, double row_share, double row_sum3, double batch_norm_weight, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * batch_norm_weight * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_backward3(M grad, M x, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> batch_norm_weight, OfRow<M> batch_norm_bias, OfRow<M> of_row2, OfRow<M> of_row3) {
+HOST_DEVICE M conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_backward3(M grad, M x, OfRow<M> row_mean,
+    OfRow<M> of_row1, OfRow<M> batch_norm_weight, OfRow<M> batch_norm_bias, OfRow<M> of_row2, OfRow<M> of_row3) {
   const M centred = x - row_mean;
   const M t3 = centred * of_row1;
   const Promoted<M> grad_t5 = grad * tanh_slope(t3 * batch_norm_weight + batch_norm_bias);
@@ -85,21 +96,25 @@ struct Backward1 : Moments<BackwardValues, READS<1>> {
   FUSEGEN_ELEMENT(out[0] = in[1])
   FUSEGEN_ROW(p.row_mean = r[0];
               p.row_var = r[1];
-              p.of_row1 = conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_backward1_row(p.row_var, p.batch_norm_eps))
+              p.of_row1 = conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_backward1_row(p.row_var,
+                  p.batch_norm_eps))
 };
 struct Backward2 : Reduces<BackwardValues, READS<0, 1>, Added, Added, Added> {
-  FUSEGEN_ELEMENT(conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_backward2(in[0], in[1], p.row_mean, p.of_row1, p.batch_norm_weight, p.batch_norm_bias, out))
+  FUSEGEN_ELEMENT(conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_backward2(in[0], in[1], p.row_mean,
+      p.of_row1, p.batch_norm_weight, p.batch_norm_bias, out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               p.row_sum4 = r[2];
               double made[2];
-              conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_backward2_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, p.batch_norm_weight, made);
+              conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_backward2_row(p.row_sum2, p.of_row1,
+                  p.row_share, p.row_sum3, p.batch_norm_weight, made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_backward3(in[0], in[1], p.row_mean, p.of_row1, p.batch_norm_weight, p.batch_norm_bias, p.of_row2, p.of_row3))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated_backward3(in[0], in[1],
+      p.row_mean, p.of_row1, p.batch_norm_weight, p.batch_norm_bias, p.of_row2, p.of_row3))
 };
 """
 ACTIVATED_CUDA_SOURCE = r"""
@@ -117,7 +132,8 @@ struct Forward : Channels<Rows<1, 1, 1, ForwardValues, Forward1, Forward2>, 2, 0
   using Math16 = FastFloat;
 };
 struct Backward : Channels<Rows<2, 1, 1, BackwardValues, Backward1, Backward2, Backward3>, 2, 2, true> {
-  FUSEGEN_CHANNEL_VALUES(p.batch_norm_eps = param[0]; p.row_share = 1 / length; p.batch_norm_weight = c[0]; p.batch_norm_bias = c[1])
+  FUSEGEN_CHANNEL_VALUES(p.batch_norm_eps = param[0]; p.row_share = 1 / length; p.batch_norm_weight = c[0];
+      p.batch_norm_bias = c[1])
   FUSEGEN_CHANNEL_SUMS(c[0] = p.row_sum4; c[1] = p.row_sum3)
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
@@ -136,7 +152,8 @@ struct Forward : Channels<Rows<1, 1, 1, ForwardValues, Forward1, Forward2>, 2, 0
   FUSEGEN_CHANNEL_SUMS()
 };
 struct Backward : Channels<Rows<2, 1, 1, BackwardValues, Backward1, Backward2, Backward3>, 2, 2, true> {
-  FUSEGEN_CHANNEL_VALUES(p.batch_norm_eps = param[0]; p.row_share = 1 / length; p.batch_norm_weight = c[0]; p.batch_norm_bias = c[1])
+  FUSEGEN_CHANNEL_VALUES(p.batch_norm_eps = param[0]; p.row_share = 1 / length; p.batch_norm_weight = c[0];
+      p.batch_norm_bias = c[1])
   FUSEGEN_CHANNEL_SUMS(c[0] = p.row_sum4; c[1] = p.row_sum3)
 };
 }}  // namespace fusegen
@@ -149,14 +166,17 @@ def activated_eager(x, batch_norm_weight, batch_norm_bias, moments, batch_norm_e
     row_length = x.numel() // x.shape[1]
     centred = x - ACTIVATED_KERNELS.channel_sum(x, moments, batch, 0) / row_length
     mean_input = centred ** 2
-    tanh_x = centred * torch.rsqrt(ACTIVATED_KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length + batch_norm_eps) * batch_norm_weight + batch_norm_bias
+    tanh_x = centred * torch.rsqrt(ACTIVATED_KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length
+        + batch_norm_eps) * batch_norm_weight + batch_norm_bias
     return torch.tanh(tanh_x)
 
 
 ACTIVATED_KERNELS = Channels(
     "conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated", interface=3, eager=activated_eager, channels=2,
-    forward="Tensor x, Tensor batch_norm_weight, Tensor batch_norm_bias, Tensor moments, float batch_norm_eps, float batch",
-    backward="Tensor grad, Tensor x, Tensor batch_norm_weight, Tensor batch_norm_bias, Tensor moments, float batch_norm_eps, float batch",
+    forward="Tensor x, Tensor batch_norm_weight, Tensor batch_norm_bias, Tensor moments, float batch_norm_eps, "
+        "float batch",
+    backward="Tensor grad, Tensor x, Tensor batch_norm_weight, Tensor batch_norm_bias, Tensor moments, "
+        "float batch_norm_eps, float batch",
     sources=Sources(ACTIVATED_CUDA_SOURCE, ACTIVATED_CPU_SOURCE),
 )
 
@@ -166,10 +186,12 @@ def _conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated(
     x: Tensor, batch_norm_weight: Tensor, batch_norm_bias: Tensor, batch_norm_eps: float = 1e-05, *,
     out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = tanh(centred · (1 / √(mean(centred²) + batch_norm_eps)) · along(batch_norm_weight, 1) + along(batch_norm_bias, 1)),  centred = x - mean(x)
+    """y = tanh(centred · (1 / √(mean(centred²) + batch_norm_eps)) · along(batch_norm_weight, 1) +
+    along(batch_norm_bias, 1)),  centred = x - mean(x)
 
-    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the
+    tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -184,8 +206,11 @@ def conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated(
     x: Tensor, batch_norm_weight: Tensor, batch_norm_bias: Tensor, batch_norm_eps: float = 1e-05, *,
     out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = tanh(centred · (1 / √(mean(centred²) + batch_norm_eps)) · along(batch_norm_weight, 1) + along(batch_norm_bias, 1)),  centred = x - mean(x)"""
-    return _conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated(x, ACTIVATED_KERNELS.along("batch_norm_weight", batch_norm_weight, x, 1), ACTIVATED_KERNELS.along("batch_norm_bias", batch_norm_bias, x, 1), batch_norm_eps, out=out)
+    """y = tanh(centred · (1 / √(mean(centred²) + batch_norm_eps)) · along(batch_norm_weight, 1) +
+    along(batch_norm_bias, 1)),  centred = x - mean(x)"""
+    return _conv_transpose2d_batch_norm_tanh_max_pool_group_norm_activated(x,
+        ACTIVATED_KERNELS.along("batch_norm_weight", batch_norm_weight, x, 1),
+        ACTIVATED_KERNELS.along("batch_norm_bias", batch_norm_bias, x, 1), batch_norm_eps, out=out)
 
 
 POOLED_SHARED_SOURCE = r"""
@@ -237,11 +262,12 @@ POOLED_KERNELS = Windows(
 
 
 @POOLED_KERNELS.function
-def conv_transpose2d_batch_norm_tanh_max_pool_group_norm_pooled(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def conv_transpose2d_batch_norm_tanh_max_pool_group_norm_pooled(x: "Tensor | None" = None, *,
+    out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
     """y = max_pool2d(x, kernel_size=2)
 
     Shape: x of more than 2 dimensions, the last 2 of which are pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal elements: the first of the largest ones takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -260,11 +286,13 @@ HOST_DEVICE M conv_transpose2d_batch_norm_tanh_max_pool_group_norm_forward2(M x,
   const M mean_input = square(centred);
   return mean_input;
 }
-HOST_DEVICE double conv_transpose2d_batch_norm_tanh_max_pool_group_norm_forward2_row(double row_sum1, double row_share, double group_norm_eps) {
+HOST_DEVICE double conv_transpose2d_batch_norm_tanh_max_pool_group_norm_forward2_row(double row_sum1, double row_share,
+    double group_norm_eps) {
   return rsqrt(row_sum1 * row_share + group_norm_eps);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose2d_batch_norm_tanh_max_pool_group_norm_forward3(M x, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1) {
+HOST_DEVICE M conv_transpose2d_batch_norm_tanh_max_pool_group_norm_forward3(M x, M group_norm_weight, M group_norm_bias,
+    OfRow<M> of_row, OfRow<M> of_row1) {
   const M centred = x - of_row;
   return centred * of_row1 * group_norm_weight + group_norm_bias;
 }
@@ -280,39 +308,46 @@ struct Forward1 : Reduces<ForwardValues, READS<0>, Added> {
 struct Forward2 : Reduces<ForwardValues, READS<0>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose2d_batch_norm_tanh_max_pool_group_norm_forward2(in[0], p.of_row))
   FUSEGEN_ROW(p.row_sum1 = r[0];
-              p.of_row1 = conv_transpose2d_batch_norm_tanh_max_pool_group_norm_forward2_row(p.row_sum1, p.row_share, p.group_norm_eps))
+              p.of_row1 = conv_transpose2d_batch_norm_tanh_max_pool_group_norm_forward2_row(p.row_sum1, p.row_share,
+                  p.group_norm_eps))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Forward3 : Stores<ForwardValues, READS<0, 1, 2>, 1> {
   static constexpr bool CANCELS = true;
   static constexpr bool WATCHES = true;
-  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_batch_norm_tanh_max_pool_group_norm_forward3(in[0], in[1], in[2], p.of_row, p.of_row1))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_batch_norm_tanh_max_pool_group_norm_forward3(in[0], in[1], in[2], p.of_row,
+      p.of_row1))
 };
 template <typename M>
-HOST_DEVICE void conv_transpose2d_batch_norm_tanh_max_pool_group_norm_backward1(M grad, M x, M group_norm_weight, M* out) {
+HOST_DEVICE void conv_transpose2d_batch_norm_tanh_max_pool_group_norm_backward1(M grad, M x, M group_norm_weight,
+    M* out) {
   const M grad_t3 = grad * group_norm_weight;
   out[0] = x;
   out[1] = grad_t3;
 }
-HOST_DEVICE double conv_transpose2d_batch_norm_tanh_max_pool_group_norm_backward1_row(double row_sum, double row_share) {
+HOST_DEVICE double conv_transpose2d_batch_norm_tanh_max_pool_group_norm_backward1_row(double row_sum,
+    double row_share) {
   return row_sum * row_share;
 }
 template <typename M>
-HOST_DEVICE void conv_transpose2d_batch_norm_tanh_max_pool_group_norm_backward2(M grad, M x, M group_norm_weight, OfRow<M> of_row, M* out) {
+HOST_DEVICE void conv_transpose2d_batch_norm_tanh_max_pool_group_norm_backward2(M grad, M x, M group_norm_weight,
+    OfRow<M> of_row, M* out) {
   const M centred = x - of_row;
   const M mean_input = square(centred);
   const M grad_t3 = grad * group_norm_weight;
   out[0] = mean_input;
   out[1] = grad_t3 * centred;
 }
-HOST_DEVICE void conv_transpose2d_batch_norm_tanh_max_pool_group_norm_backward2_row(double row_sum1, double row_share, double group_norm_eps, double row_sum2, double row_sum3, double* out) {
+HOST_DEVICE void conv_transpose2d_batch_norm_tanh_max_pool_group_norm_backward2_row(double row_sum1, double row_share,
+    double group_norm_eps, double row_sum2, double row_sum3, double* out) {
   const double of_row1 = rsqrt(row_sum1 * row_share + group_norm_eps);
   out[0] = of_row1;
   out[1] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[2] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void conv_transpose2d_batch_norm_tanh_max_pool_group_norm_backward3(M grad, M x, M group_norm_weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv_transpose2d_batch_norm_tanh_max_pool_group_norm_backward3(M grad, M x, M group_norm_weight,
+    OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M centred = x - of_row;
   const M grad_t3 = grad * group_norm_weight;
   const M grad_centred = grad_t3 * of_row1 + of_row2 * (M(2) * centred);
@@ -335,16 +370,19 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added> {
   FUSEGEN_ROW(p.row_sum1 = r[0];
               p.row_sum2 = r[1];
               double made[3];
-              conv_transpose2d_batch_norm_tanh_max_pool_group_norm_backward2_row(p.row_sum1, p.row_share, p.group_norm_eps, p.row_sum2, p.row_sum3, made);
+              conv_transpose2d_batch_norm_tanh_max_pool_group_norm_backward2_row(p.row_sum1, p.row_share,
+                  p.group_norm_eps, p.row_sum2, p.row_sum3, made);
               p.of_row1 = made[0];
               p.of_row2 = made[1];
               p.of_row3 = made[2])
-  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1;
+      p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 3> {
   static constexpr bool CANCELS = true;
   static constexpr bool WATCHES = true;
-  FUSEGEN_ELEMENT(conv_transpose2d_batch_norm_tanh_max_pool_group_norm_backward3(in[0], in[1], in[2], p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv_transpose2d_batch_norm_tanh_max_pool_group_norm_backward3(in[0], in[1], in[2], p.of_row,
+      p.of_row1, p.of_row2, p.of_row3, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -396,7 +434,8 @@ def eager(x, group_norm_weight, group_norm_bias, group_norm_eps):
     row_length = x.shape[2:].numel()
     centred = x - torch.sum(x, tuple(range(2, x.dim())), keepdim=True) / row_length
     mean_input = centred ** 2
-    return centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length + group_norm_eps) * group_norm_weight + group_norm_bias
+    return centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length
+        + group_norm_eps) * group_norm_weight + group_norm_bias
 
 
 KERNELS = Rows(
@@ -413,10 +452,12 @@ def _conv_transpose2d_batch_norm_tanh_max_pool_group_norm(
     x: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor, group_norm_eps: float = 1e-05, num_groups: int = 8,
     *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1),  centred = x - mean(x)
+    """y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1),
+    centred = x - mean(x)
 
-    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The
+    result is of the shape of the tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -431,8 +472,11 @@ def conv_transpose2d_batch_norm_tanh_max_pool_group_norm(
     x: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor, group_norm_eps: float = 1e-05, num_groups: int = 8,
     *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1),  centred = x - mean(x)"""
-    return _conv_transpose2d_batch_norm_tanh_max_pool_group_norm(x, KERNELS.along("group_norm_weight", group_norm_weight, x, 1), KERNELS.along("group_norm_bias", group_norm_bias, x, 1), group_norm_eps, num_groups, out=out)
+    """y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1),
+    centred = x - mean(x)"""
+    return _conv_transpose2d_batch_norm_tanh_max_pool_group_norm(x,
+        KERNELS.along("group_norm_weight", group_norm_weight, x, 1),
+        KERNELS.along("group_norm_bias", group_norm_bias, x, 1), group_norm_eps, num_groups, out=out)
 
 
 class ConvTranspose2dBatchNormTanhMaxPoolGroupNorm(nn.Module):
@@ -440,7 +484,8 @@ class ConvTranspose2dBatchNormTanhMaxPoolGroupNorm(nn.Module):
 
     conv_transpose2d_batch_norm_tanh_max_pool_group_norm = KERNELS
 
-    def __init__(self, in_channels=64, out_channels=128, kernel_size=5, stride=1, padding=1, groups=8, num_groups=8) -> None:
+    def __init__(self, in_channels=64, out_channels=128, kernel_size=5, stride=1, padding=1, groups=8,
+        num_groups=8) -> None:
         super().__init__()
         self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride=stride, padding=padding)
         self.batch_norm = nn.BatchNorm2d(out_channels)
@@ -452,8 +497,12 @@ class ConvTranspose2dBatchNormTanhMaxPoolGroupNorm(nn.Module):
         x = ACTIVATED_KERNELS.layer(self.batch_norm, x, self.batch_norm.eps)
         x = conv_transpose2d_batch_norm_tanh_max_pool_group_norm_pooled(x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose2d_batch_norm_tanh_max_pool_group_norm.conv_transpose2d_batch_norm_tanh_max_pool_group_norm_cuda(x, KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1), KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.num_groups)
-        return self.conv_transpose2d_batch_norm_tanh_max_pool_group_norm.conv_transpose2d_batch_norm_tanh_max_pool_group_norm_cpu(x, KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1), KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.num_groups)
+            return self.conv_transpose2d_batch_norm_tanh_max_pool_group_norm.conv_transpose2d_batch_norm_tanh_max_pool_group_norm_cuda(
+                x, KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1),
+                KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.num_groups)
+        return self.conv_transpose2d_batch_norm_tanh_max_pool_group_norm.conv_transpose2d_batch_norm_tanh_max_pool_group_norm_cpu(
+            x, KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1),
+            KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.num_groups)
 
     def extra_repr(self) -> str:
         return f"num_groups={self.num_groups}"

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["ConvTranspose2dMaxPoolHardtanhMeanTanh", "ModelNew", "conv_transpose2d_max_pool_hardtanh_mean_tanh", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose2dMaxPoolHardtanhMeanTanh", "ModelNew", "conv_transpose2d_max_pool_hardtanh_mean_tanh",
+    "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
 template <typename M>
@@ -40,7 +41,8 @@ struct Forward2 : Stores<ForwardValues, READS<>, 1> {
   FUSEGEN_ELEMENT(out[0] = M(p.of_row))
 };
 template <typename M>
-HOST_DEVICE M conv_transpose2d_max_pool_hardtanh_mean_tanh_backward1(M x, OfRow<M> hardtanh_min, OfRow<M> hardtanh_max) {
+HOST_DEVICE M conv_transpose2d_max_pool_hardtanh_mean_tanh_backward1(M x, OfRow<M> hardtanh_min,
+    OfRow<M> hardtanh_max) {
   const M mean_input = clamp(x, M(hardtanh_min), M(hardtanh_max));
   return mean_input;
 }
@@ -48,19 +50,22 @@ HOST_DEVICE double conv_transpose2d_max_pool_hardtanh_mean_tanh_backward1_row(do
   return tanh_slope(row_sum * row_share);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose2d_max_pool_hardtanh_mean_tanh_backward2(M grad, M x, OfRow<M> hardtanh_min, OfRow<M> hardtanh_max, OfRow<M> of_row, OfRow<M> row_share) {
+HOST_DEVICE M conv_transpose2d_max_pool_hardtanh_mean_tanh_backward2(M grad, M x, OfRow<M> hardtanh_min,
+    OfRow<M> hardtanh_max, OfRow<M> of_row, OfRow<M> row_share) {
   return x >= hardtanh_min ? (x <= hardtanh_max ? grad * of_row * row_share : M(0)) : M(0);
 }
 // The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double hardtanh_min, hardtanh_max, row_share, row_sum, of_row; };
 struct Backward1 : Reduces<BackwardValues, READS<1>, Added> {
-  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_max_pool_hardtanh_mean_tanh_backward1(in[1], p.hardtanh_min, p.hardtanh_max))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_max_pool_hardtanh_mean_tanh_backward1(in[1], p.hardtanh_min,
+      p.hardtanh_max))
   FUSEGEN_ROW(p.row_sum = r[0];
               p.of_row = conv_transpose2d_max_pool_hardtanh_mean_tanh_backward1_row(p.row_sum, p.row_share))
   FUSEGEN_MADE(p.row_sum = from.row_sum; p.of_row = from.of_row)
 };
 struct Backward2 : Stores<BackwardValues, READS<0, 1>, 1> {
-  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_max_pool_hardtanh_mean_tanh_backward2(in[0], in[1], p.hardtanh_min, p.hardtanh_max, p.of_row, p.row_share))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_max_pool_hardtanh_mean_tanh_backward2(in[0], in[1], p.hardtanh_min,
+      p.hardtanh_max, p.of_row, p.row_share))
 };
 """
 CUDA_SOURCE = r"""
@@ -132,8 +137,9 @@ def conv_transpose2d_max_pool_hardtanh_mean_tanh(
 ) -> Tensor:
     """y = tanh(mean(min(max(x, hardtanh_min), hardtanh_max)))
 
-    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is one value a row, with
+    the dimensions of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -165,8 +171,10 @@ class ConvTranspose2dMaxPoolHardtanhMeanTanh(nn.Module):
         x = self.conv_transpose(x)
         x = self.maxpool(x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose2d_max_pool_hardtanh_mean_tanh.conv_transpose2d_max_pool_hardtanh_mean_tanh_cuda(x, self.hardtanh_min, self.hardtanh_max)
-        return self.conv_transpose2d_max_pool_hardtanh_mean_tanh.conv_transpose2d_max_pool_hardtanh_mean_tanh_cpu(x, self.hardtanh_min, self.hardtanh_max)
+            return self.conv_transpose2d_max_pool_hardtanh_mean_tanh.conv_transpose2d_max_pool_hardtanh_mean_tanh_cuda(
+                x, self.hardtanh_min, self.hardtanh_max)
+        return self.conv_transpose2d_max_pool_hardtanh_mean_tanh.conv_transpose2d_max_pool_hardtanh_mean_tanh_cpu(x,
+            self.hardtanh_min, self.hardtanh_max)
 
     def extra_repr(self) -> str:
         return f"hardtanh_min={self.hardtanh_min}, hardtanh_max={self.hardtanh_max}"

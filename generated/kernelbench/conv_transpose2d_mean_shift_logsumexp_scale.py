@@ -12,7 +12,9 @@
 # joined. Gradient: 3 loops over the elements of a row.
 # Forward: 2 loops over the elements of a row.
 # Gradient: one loop over the elements of a row.
-# Its evidence, once certified, lies beside it in conv_transpose2d_mean_shift_logsumexp_scale.certificate.txt and conv_transpose2d_mean_shift_logsumexp_scale.averaged.certificate.txt and conv_transpose2d_mean_shift_logsumexp_scale.joined.certificate.txt.
+# Its evidence, once certified, lies beside it in conv_transpose2d_mean_shift_logsumexp_scale.certificate.txt and
+# conv_transpose2d_mean_shift_logsumexp_scale.averaged.certificate.txt and
+# conv_transpose2d_mean_shift_logsumexp_scale.joined.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
@@ -23,7 +25,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["ConvTranspose2dMeanShiftLogsumexpScale", "ModelNew", "conv_transpose2d_mean_shift_logsumexp_scale", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose2dMeanShiftLogsumexpScale", "ModelNew", "conv_transpose2d_mean_shift_logsumexp_scale",
+    "get_init_inputs", "get_inputs"]
 
 AVERAGED_SHARED_SOURCE = r"""
 template <typename M>
@@ -124,8 +127,9 @@ def conv_transpose2d_mean_shift_logsumexp_scale_averaged(
 ) -> Tensor:
     """y = mean(x),  x = x + conv_transpose_bias
 
-    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is one value a row, with
+    the dimensions of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -186,7 +190,8 @@ HOST_DEVICE double conv_transpose2d_mean_shift_logsumexp_scale_joined_backward2_
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE void conv_transpose2d_mean_shift_logsumexp_scale_joined_backward3(M grad, M x, M bias, OfRow<M> of_row, OfRow<M> of_row1, M* out) {
+HOST_DEVICE void conv_transpose2d_mean_shift_logsumexp_scale_joined_backward3(M grad, M x, M bias, OfRow<M> of_row,
+    OfRow<M> of_row1, M* out) {
   const M logsumexp_input = x + bias;
   const M t4 = exp(logsumexp_input - of_row);
   const M grad_t3 = grad * of_row1 * t4;
@@ -209,7 +214,8 @@ struct Backward2 : Reduces<BackwardValues, READS<1, 2>, Added> {
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
   static constexpr bool CANCELS = true;
   static constexpr bool WATCHES = true;
-  FUSEGEN_ELEMENT(conv_transpose2d_mean_shift_logsumexp_scale_joined_backward3(in[0], in[1], in[2], p.of_row, p.of_row1, out))
+  FUSEGEN_ELEMENT(conv_transpose2d_mean_shift_logsumexp_scale_joined_backward3(in[0], in[1], in[2], p.of_row, p.of_row1,
+      out))
 };
 """
 JOINED_CUDA_SOURCE = r"""
@@ -267,11 +273,16 @@ FUSEGEN_BROADCASTING_KERNELS(conv_transpose2d_mean_shift_logsumexp_scale_joined)
 def joined_eager(x, bias):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     logsumexp_input = x + bias
-    return torch.log(torch.sum(torch.exp(logsumexp_input - torch.where(torch.abs(torch.amax(logsumexp_input, 1, keepdim=True).detach()) < 1.0715086071862673e+301, torch.amax(logsumexp_input, 1, keepdim=True).detach(), 0)), 1, keepdim=True)) + torch.where(torch.abs(torch.amax(logsumexp_input, 1, keepdim=True).detach()) < 1.0715086071862673e+301, torch.amax(logsumexp_input, 1, keepdim=True).detach(), 0)
+    return torch.log(torch.sum(torch.exp(logsumexp_input - torch.where(
+        torch.abs(torch.amax(logsumexp_input, 1, keepdim=True).detach()) < 1.0715086071862673e+301,
+        torch.amax(logsumexp_input, 1, keepdim=True).detach(), 0)), 1, keepdim=True)) + torch.where(
+        torch.abs(torch.amax(logsumexp_input, 1, keepdim=True).detach()) < 1.0715086071862673e+301,
+        torch.amax(logsumexp_input, 1, keepdim=True).detach(), 0)
 
 
 JOINED_KERNELS = Rows(
-    "conv_transpose2d_mean_shift_logsumexp_scale_joined", interface=3, eager=joined_eager, forward="Tensor x, Tensor bias",
+    "conv_transpose2d_mean_shift_logsumexp_scale_joined", interface=3, eager=joined_eager,
+        forward="Tensor x, Tensor bias",
     backward="Tensor grad, Tensor x, Tensor bias", sources=Sources(JOINED_CUDA_SOURCE, JOINED_CPU_SOURCE),
     over=(1, 1), keeps=True, reduction="none", features=("bias",),
 )
@@ -284,8 +295,9 @@ def conv_transpose2d_mean_shift_logsumexp_scale_joined(
 ) -> Tensor:
     """y = logsumexp(x + bias)
 
-    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions
+    of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -369,11 +381,12 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def conv_transpose2d_mean_shift_logsumexp_scale(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def conv_transpose2d_mean_shift_logsumexp_scale(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = sum(x) · 10
 
     Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is one value a row.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

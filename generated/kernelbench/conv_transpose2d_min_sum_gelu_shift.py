@@ -12,7 +12,9 @@
 # summed. Gradient: 2 loops over the elements of a row.
 # Forward: 1 multiply-add an element.
 # Gradient: no arithmetic an element.
-# Its evidence, once certified, lies beside it in conv_transpose2d_min_sum_gelu_shift.certificate.txt and conv_transpose2d_min_sum_gelu_shift.smallest.certificate.txt and conv_transpose2d_min_sum_gelu_shift.summed.certificate.txt.
+# Its evidence, once certified, lies beside it in conv_transpose2d_min_sum_gelu_shift.certificate.txt and
+# conv_transpose2d_min_sum_gelu_shift.smallest.certificate.txt and
+# conv_transpose2d_min_sum_gelu_shift.summed.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
@@ -23,7 +25,8 @@ from torch import Tensor, nn
 
 from .._runtime import Activation, Rows, Sources
 
-__all__ = ["ConvTranspose2dMinSumGeluShift", "ModelNew", "conv_transpose2d_min_sum_gelu_shift", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose2dMinSumGeluShift", "ModelNew", "conv_transpose2d_min_sum_gelu_shift", "get_init_inputs",
+    "get_inputs"]
 
 SMALLEST_SHARED_SOURCE = r"""
 template <typename M>
@@ -55,7 +58,8 @@ HOST_DEVICE double conv_transpose2d_min_sum_gelu_shift_smallest_backward2_row(do
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE void conv_transpose2d_min_sum_gelu_shift_smallest_backward3(M grad, M x, M conv_transpose_bias, OfRow<M> row_amin, OfRow<M> of_row, M* out) {
+HOST_DEVICE void conv_transpose2d_min_sum_gelu_shift_smallest_backward3(M grad, M x, M conv_transpose_bias,
+    OfRow<M> row_amin, OfRow<M> of_row, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M grad_x_with_bias = (x_with_bias == row_amin ? grad : M(0)) * of_row;
   out[0] = out[1] = grad_x_with_bias;
@@ -74,7 +78,8 @@ struct Backward2 : Reduces<BackwardValues, READS<1, 2>, Added> {
   FUSEGEN_MADE(p.row_sum = from.row_sum; p.of_row = from.of_row)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
-  FUSEGEN_ELEMENT(conv_transpose2d_min_sum_gelu_shift_smallest_backward3(in[0], in[1], in[2], p.row_amin, p.of_row, out))
+  FUSEGEN_ELEMENT(conv_transpose2d_min_sum_gelu_shift_smallest_backward3(in[0], in[1], in[2], p.row_amin, p.of_row,
+      out))
 };
 """
 SMALLEST_CUDA_SOURCE = r"""
@@ -148,8 +153,9 @@ def conv_transpose2d_min_sum_gelu_shift_smallest(
 ) -> Tensor:
     """y = amin(x),  x = x + conv_transpose_bias
 
-    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions
+    of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -179,7 +185,8 @@ HOST_DEVICE void conv_transpose2d_min_sum_gelu_shift_summed_backward1_row(double
   out[1] = normal(gelu_x);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose2d_min_sum_gelu_shift_summed_backward2(M grad, OfRow<M> of_row, OfRow<M> gelu_x, OfRow<M> of_row1) {
+HOST_DEVICE M conv_transpose2d_min_sum_gelu_shift_summed_backward2(M grad, OfRow<M> of_row, OfRow<M> gelu_x,
+    OfRow<M> of_row1) {
   return grad * of_row + grad * gelu_x * of_row1;
 }
 // The gradient reads the inputs, and computes the values of a row again.
@@ -262,11 +269,13 @@ SUMMED_KERNELS = Rows(
 
 
 @SUMMED_KERNELS.function
-def conv_transpose2d_min_sum_gelu_shift_summed(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def conv_transpose2d_min_sum_gelu_shift_summed(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = gelu(sum(x))
 
-    Shape: x whose rows are dimension 2; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are dimension 2; the others broadcast to it. The result is one value a row, with the dimensions
+    of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -342,7 +351,7 @@ def conv_transpose2d_min_sum_gelu_shift(
     """y = x + bias
 
     Shape: x, bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
@@ -360,7 +369,8 @@ class ConvTranspose2dMinSumGeluShift(nn.Module):
         bias_shape=(1, 1, 1),
     ) -> None:
         super().__init__()
-        self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride, padding, output_padding)
+        self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride, padding,
+            output_padding)
         self.bias = nn.Parameter(torch.randn(bias_shape))
 
     def forward(self, x: Tensor) -> Tensor:

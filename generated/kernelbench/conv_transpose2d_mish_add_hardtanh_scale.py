@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._runtime import Activation, Sources
 
-__all__ = ["ConvTranspose2dMishAddHardtanhScale", "ModelNew", "conv_transpose2d_mish_add_hardtanh_scale", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose2dMishAddHardtanhScale", "ModelNew", "conv_transpose2d_mish_add_hardtanh_scale",
+    "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
 // The scalars of the formula, from those of a call.
@@ -43,7 +44,8 @@ HOST_DEVICE M conv_transpose2d_mish_add_hardtanh_scale_forward(M x, M conv_trans
 
 // From grad, the gradient of y, and x and conv_transpose_bias: the gradients of x and conv_transpose_bias.
 template <typename M>
-HOST_DEVICE void conv_transpose2d_mish_add_hardtanh_scale_backward(M grad, M x, M conv_transpose_bias, M add_value, M scale, M* out) {
+HOST_DEVICE void conv_transpose2d_mish_add_hardtanh_scale_backward(M grad, M x, M conv_transpose_bias, M add_value,
+    M scale, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const M after_mish = times_tanh_softplus(finite_x_with_bias);
@@ -88,7 +90,8 @@ CPU_SOURCE = r"""
 #include "cpu/single_result.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-HOST_DEVICE float conv_transpose2d_mish_add_hardtanh_scale_forward_single_result(float x, float conv_transpose_bias, float add_value, float scale) {
+HOST_DEVICE float conv_transpose2d_mish_add_hardtanh_scale_forward_single_result(float x, float conv_transpose_bias,
+    float add_value, float scale) {
   const float x_with_bias = x + conv_transpose_bias;
   const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const float after_mish = times_tanh_softplus<SINGLE_RESULT>(finite_x_with_bias);
@@ -97,7 +100,8 @@ HOST_DEVICE float conv_transpose2d_mish_add_hardtanh_scale_forward_single_result
   return after_hardtanh * scale;
 }
 
-HOST_DEVICE void conv_transpose2d_mish_add_hardtanh_scale_backward_single_result(float grad, float x, float conv_transpose_bias, float add_value, float scale, float* out) {
+HOST_DEVICE void conv_transpose2d_mish_add_hardtanh_scale_backward_single_result(float grad, float x,
+    float conv_transpose_bias, float add_value, float scale, float* out) {
   const float x_with_bias = x + conv_transpose_bias;
   const float finite_x_with_bias = clamp_to_lowest(x_with_bias);
   const float after_mish = times_tanh_softplus<SINGLE_RESULT>(finite_x_with_bias);
@@ -112,13 +116,16 @@ HOST_DEVICE void conv_transpose2d_mish_add_hardtanh_scale_backward_single_result
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<2, 1, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv_transpose2d_mish_add_hardtanh_scale_forward_single_result(in[0], in[1], p.add_value, p.scale);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0]
+      = conv_transpose2d_mish_add_hardtanh_scale_forward_single_result(in[0], in[1], p.add_value, p.scale);
                   else out[0] = conv_transpose2d_mish_add_hardtanh_scale_forward(in[0], in[1], p.add_value, p.scale))
 };
 struct Backward : Broadcasting<3, 2, Scalars, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_mish_add_hardtanh_scale_backward_single_result(in[0], in[1], in[2], p.add_value, p.scale, out);
-                  else conv_transpose2d_mish_add_hardtanh_scale_backward(in[0], in[1], in[2], p.add_value, p.scale, out))
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4)
+      conv_transpose2d_mish_add_hardtanh_scale_backward_single_result(in[0], in[1], in[2], p.add_value, p.scale, out);
+                  else conv_transpose2d_mish_add_hardtanh_scale_backward(in[0], in[1], in[2], p.add_value, p.scale,
+                      out))
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv_transpose2d_mish_add_hardtanh_scale)
@@ -150,7 +157,7 @@ def conv_transpose2d_mish_add_hardtanh_scale(
     """x = x + conv_transpose_bias,  x = mish(x),  x = x + add_value,  x = hardtanh(x),  y = x · scale
 
     Shape: x, conv_transpose_bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if add_value.__class__ is not float:
@@ -172,7 +179,8 @@ class ConvTranspose2dMishAddHardtanhScale(nn.Module):
         scale=2,
     ) -> None:
         super().__init__()
-        self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride, padding, output_padding)
+        self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride, padding,
+            output_padding)
         self.add_value = add_value
         self.scale = scale
 
@@ -180,8 +188,10 @@ class ConvTranspose2dMishAddHardtanhScale(nn.Module):
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         out = KERNELS.reused(self.conv_transpose, x, conv_transpose_bias)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose2d_mish_add_hardtanh_scale.conv_transpose2d_mish_add_hardtanh_scale_cuda(x, conv_transpose_bias, self.add_value, self.scale, out=out)
-        return self.conv_transpose2d_mish_add_hardtanh_scale.conv_transpose2d_mish_add_hardtanh_scale_cpu(x, conv_transpose_bias, self.add_value, self.scale, out=out)
+            return self.conv_transpose2d_mish_add_hardtanh_scale.conv_transpose2d_mish_add_hardtanh_scale_cuda(x,
+                conv_transpose_bias, self.add_value, self.scale, out=out)
+        return self.conv_transpose2d_mish_add_hardtanh_scale.conv_transpose2d_mish_add_hardtanh_scale_cpu(x,
+            conv_transpose_bias, self.add_value, self.scale, out=out)
 
     def extra_repr(self) -> str:
         return f"add_value={self.add_value}, scale={self.scale}"

@@ -121,8 +121,9 @@ def conv_transpose2d_scale_mean(
 ) -> Tensor:
     """y = mean(x · multiplier),  x = x + conv_transpose_bias
 
-    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is one value a row, with
+    the dimensions of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -138,15 +139,18 @@ class ConvTranspose2dScaleMean(nn.Module):
 
     conv_transpose2d_scale_mean = KERNELS
 
-    def __init__(self, in_channels=64, out_channels=128, kernel_size=3, stride=2, padding=1, output_padding=1, multiplier=0.5) -> None:
+    def __init__(self, in_channels=64, out_channels=128, kernel_size=3, stride=2, padding=1, output_padding=1,
+        multiplier=0.5) -> None:
         super().__init__()
-        self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride=stride, padding=padding, output_padding=output_padding)
+        self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride=stride, padding=padding,
+            output_padding=output_padding)
         self.multiplier = multiplier
 
     def forward(self, x: Tensor) -> Tensor:
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose2d_scale_mean.conv_transpose2d_scale_mean_cuda(x, conv_transpose_bias, self.multiplier)
+            return self.conv_transpose2d_scale_mean.conv_transpose2d_scale_mean_cuda(x, conv_transpose_bias,
+                self.multiplier)
         return self.conv_transpose2d_scale_mean.conv_transpose2d_scale_mean_cpu(x, conv_transpose_bias, self.multiplier)
 
     def extra_repr(self) -> str:

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from .._runtime import Activation, Sources
 
-__all__ = ["ConvTranspose2dShiftScaledClamps", "ModelNew", "conv_transpose2d_shift_scaled_clamps", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose2dShiftScaledClamps", "ModelNew", "conv_transpose2d_shift_scaled_clamps", "get_init_inputs",
+    "get_inputs"]
 
 SHARED_SOURCE = r"""
 // The scalars of the formula, from those of a call.
@@ -43,7 +44,8 @@ CUDA_SOURCE = r"""
 #include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-// x = x + conv_transpose_bias,  x = x + bias,  x = min(max(x, 0), 1),  x = x · scaling_factor,  x = min(max(x, 0), 1),  y = x / scaling_factor
+// x = x + conv_transpose_bias,  x = x + bias,  x = min(max(x, 0), 1),  x = x · scaling_factor,  x = min(max(x, 0), 1),
+// y = x / scaling_factor
 template <typename M>
 HOST_DEVICE M conv_transpose2d_shift_scaled_clamps_forward(M x, M conv_transpose_bias, M bias, M scaling_factor) {
   const M x_with_bias = x + conv_transpose_bias;
@@ -54,9 +56,11 @@ HOST_DEVICE M conv_transpose2d_shift_scaled_clamps_forward(M x, M conv_transpose
   return step4 * reciprocal(scaling_factor);
 }
 
-// From grad, the gradient of y, and x and conv_transpose_bias and bias: the gradients of x and conv_transpose_bias and bias.
+// From grad, the gradient of y, and x and conv_transpose_bias and bias: the gradients of x and conv_transpose_bias and
+// bias.
 template <typename M>
-HOST_DEVICE void conv_transpose2d_shift_scaled_clamps_backward(M grad, M x, M conv_transpose_bias, M bias, M scaling_factor, M* out) {
+HOST_DEVICE void conv_transpose2d_shift_scaled_clamps_backward(M grad, M x, M conv_transpose_bias, M bias,
+    M scaling_factor, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + bias;
   const M step2 = clamp(step1, M(0), M(1));
@@ -102,7 +106,8 @@ HOST_DEVICE M conv_transpose2d_shift_scaled_clamps_forward(M x, M conv_transpose
 }
 
 template <typename M>
-HOST_DEVICE void conv_transpose2d_shift_scaled_clamps_backward(M grad, M x, M conv_transpose_bias, M bias, M scaling_factor, M* out) {
+HOST_DEVICE void conv_transpose2d_shift_scaled_clamps_backward(M grad, M x, M conv_transpose_bias, M bias,
+    M scaling_factor, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M step1 = x_with_bias + bias;
   const M step2 = clamp(step1, M(0), M(1));
@@ -149,10 +154,11 @@ def conv_transpose2d_shift_scaled_clamps(
     x: "Tensor | None" = None, conv_transpose_bias: "Tensor | None" = None, bias: "Tensor | None" = None,
     scaling_factor: float = 2.0, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
-    """x = x + conv_transpose_bias,  x = x + bias,  x = min(max(x, 0), 1),  x = x · scaling_factor,  x = min(max(x, 0), 1),  y = x / scaling_factor
+    """x = x + conv_transpose_bias,  x = x + bias,  x = min(max(x, 0), 1),  x = x · scaling_factor,  x = min(max(x, 0),
+    1),  y = x / scaling_factor
 
     Shape: x, conv_transpose_bias, bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if scaling_factor.__class__ is not float:
@@ -172,7 +178,8 @@ class ConvTranspose2dShiftScaledClamps(nn.Module):
         bias_shape=(64, 1, 1), scaling_factor=2.0,
     ) -> None:
         super().__init__()
-        self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride=stride, padding=padding, output_padding=output_padding)
+        self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride=stride, padding=padding,
+            output_padding=output_padding)
         self.bias = nn.Parameter(torch.randn(bias_shape))
         self.scaling_factor = scaling_factor
 
@@ -180,8 +187,10 @@ class ConvTranspose2dShiftScaledClamps(nn.Module):
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         out = KERNELS.reused(self.conv_transpose, x, conv_transpose_bias, self.bias)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose2d_shift_scaled_clamps.conv_transpose2d_shift_scaled_clamps_cuda(x, conv_transpose_bias, self.bias, self.scaling_factor, out=out)
-        return self.conv_transpose2d_shift_scaled_clamps.conv_transpose2d_shift_scaled_clamps_cpu(x, conv_transpose_bias, self.bias, self.scaling_factor, out=out)
+            return self.conv_transpose2d_shift_scaled_clamps.conv_transpose2d_shift_scaled_clamps_cuda(x,
+                conv_transpose_bias, self.bias, self.scaling_factor, out=out)
+        return self.conv_transpose2d_shift_scaled_clamps.conv_transpose2d_shift_scaled_clamps_cpu(x,
+            conv_transpose_bias, self.bias, self.scaling_factor, out=out)
 
     def extra_repr(self) -> str:
         return f"scaling_factor={self.scaling_factor}"

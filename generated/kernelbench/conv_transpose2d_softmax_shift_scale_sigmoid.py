@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["ConvTranspose2dSoftmaxShiftScaleSigmoid", "ModelNew", "conv_transpose2d_softmax_shift_scale_sigmoid", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose2dSoftmaxShiftScaleSigmoid", "ModelNew", "conv_transpose2d_softmax_shift_scale_sigmoid",
+    "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
 template <typename M>
@@ -34,7 +35,8 @@ HOST_DEVICE double conv_transpose2d_softmax_shift_scale_sigmoid_forward2_row(dou
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose2d_softmax_shift_scale_sigmoid_forward3(M x, M conv_transpose_bias, M bias, OfRow<M> row_amax, OfRow<M> of_row, OfRow<M> scaling_factor) {
+HOST_DEVICE M conv_transpose2d_softmax_shift_scale_sigmoid_forward3(M x, M conv_transpose_bias, M bias,
+    OfRow<M> row_amax, OfRow<M> of_row, OfRow<M> scaling_factor) {
   const M x_with_bias = x + conv_transpose_bias;
   return sigmoid((exp_below(x_with_bias - row_amax) * of_row + bias) * scaling_factor);
 }
@@ -54,7 +56,8 @@ struct Forward2 : Reduces<ForwardValues, READS<0, 1>, Added> {
 };
 struct Forward3 : Stores<ForwardValues, READS<0, 1, 2>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_softmax_shift_scale_sigmoid_forward3(in[0], in[1], in[2], p.row_amax, p.of_row, p.scaling_factor))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_softmax_shift_scale_sigmoid_forward3(in[0], in[1], in[2], p.row_amax,
+      p.of_row, p.scaling_factor))
 };
 template <typename M>
 HOST_DEVICE M conv_transpose2d_softmax_shift_scale_sigmoid_backward1(M x, M conv_transpose_bias) {
@@ -71,7 +74,8 @@ HOST_DEVICE double conv_transpose2d_softmax_shift_scale_sigmoid_backward2_row(do
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose2d_softmax_shift_scale_sigmoid_backward3(M grad, M x, M conv_transpose_bias, M bias, OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> scaling_factor) {
+HOST_DEVICE M conv_transpose2d_softmax_shift_scale_sigmoid_backward3(M grad, M x, M conv_transpose_bias, M bias,
+    OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> scaling_factor) {
   const M x_with_bias = x + conv_transpose_bias;
   const M t2 = exp_below(x_with_bias - row_amax);
   const Promoted<M> grad_t4 = grad * sigmoid_slope((t2 * of_row1 + bias) * scaling_factor) * scaling_factor;
@@ -81,7 +85,8 @@ HOST_DEVICE double conv_transpose2d_softmax_shift_scale_sigmoid_backward3_row(do
   return -(row_sum1 * (of_row1 * of_row1));
 }
 template <typename M>
-HOST_DEVICE void conv_transpose2d_softmax_shift_scale_sigmoid_backward4(M grad, M x, M conv_transpose_bias, M bias, OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> scaling_factor, OfRow<M> of_row2, M* out) {
+HOST_DEVICE void conv_transpose2d_softmax_shift_scale_sigmoid_backward4(M grad, M x, M conv_transpose_bias, M bias,
+    OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> scaling_factor, OfRow<M> of_row2, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M t2 = exp_below(x_with_bias - row_amax);
   const Promoted<M> grad_t4 = grad * sigmoid_slope((t2 * of_row1 + bias) * scaling_factor) * scaling_factor;
@@ -104,14 +109,16 @@ struct Backward2 : Reduces<BackwardValues, READS<1, 2>, Added> {
   FUSEGEN_MADE(p.row_sum = from.row_sum; p.of_row1 = from.of_row1)
 };
 struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2, 3>, Added> {
-  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_softmax_shift_scale_sigmoid_backward3(in[0], in[1], in[2], in[3], p.row_amax, p.of_row1, p.scaling_factor))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose2d_softmax_shift_scale_sigmoid_backward3(in[0], in[1], in[2], in[3],
+      p.row_amax, p.of_row1, p.scaling_factor))
   FUSEGEN_ROW(p.row_sum1 = r[0];
               p.of_row2 = conv_transpose2d_softmax_shift_scale_sigmoid_backward3_row(p.row_sum1, p.of_row1))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row2 = from.of_row2)
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3>, 3> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv_transpose2d_softmax_shift_scale_sigmoid_backward4(in[0], in[1], in[2], in[3], p.row_amax, p.of_row1, p.scaling_factor, p.of_row2, out))
+  FUSEGEN_ELEMENT(conv_transpose2d_softmax_shift_scale_sigmoid_backward4(in[0], in[1], in[2], in[3], p.row_amax,
+      p.of_row1, p.scaling_factor, p.of_row2, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -166,7 +173,9 @@ FUSEGEN_BROADCASTING_KERNELS(conv_transpose2d_softmax_shift_scale_sigmoid)
 def eager(x, conv_transpose_bias, bias, scaling_factor):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     x_with_bias = x + conv_transpose_bias
-    sigmoid_x = (torch.exp(x_with_bias - torch.amax(x_with_bias, 1, keepdim=True).detach()) / torch.sum(torch.exp(x_with_bias - torch.amax(x_with_bias, 1, keepdim=True).detach()), 1, keepdim=True) + bias) * scaling_factor
+    sigmoid_x = (torch.exp(x_with_bias - torch.amax(x_with_bias, 1, keepdim=True).detach())
+        / torch.sum(torch.exp(x_with_bias - torch.amax(x_with_bias, 1, keepdim=True).detach()), 1, keepdim=True)
+        + bias) * scaling_factor
     return torch.sigmoid(sigmoid_x)
 
 
@@ -187,7 +196,7 @@ def conv_transpose2d_softmax_shift_scale_sigmoid(
     """y = sigmoid((softmax(x) + bias) · scaling_factor),  x = x + conv_transpose_bias
 
     Shape: x whose rows are dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -208,15 +217,18 @@ class ConvTranspose2dSoftmaxShiftScaleSigmoid(nn.Module):
         bias_shape=(128, 1, 1), scaling_factor=2.0,
     ) -> None:
         super().__init__()
-        self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride=stride, padding=padding, output_padding=output_padding)
+        self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride=stride, padding=padding,
+            output_padding=output_padding)
         self.bias = nn.Parameter(torch.randn(bias_shape))
         self.scaling_factor = scaling_factor
 
     def forward(self, x: Tensor) -> Tensor:
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose2d_softmax_shift_scale_sigmoid.conv_transpose2d_softmax_shift_scale_sigmoid_cuda(x, conv_transpose_bias, self.bias, self.scaling_factor)
-        return self.conv_transpose2d_softmax_shift_scale_sigmoid.conv_transpose2d_softmax_shift_scale_sigmoid_cpu(x, conv_transpose_bias, self.bias, self.scaling_factor)
+            return self.conv_transpose2d_softmax_shift_scale_sigmoid.conv_transpose2d_softmax_shift_scale_sigmoid_cuda(
+                x, conv_transpose_bias, self.bias, self.scaling_factor)
+        return self.conv_transpose2d_softmax_shift_scale_sigmoid.conv_transpose2d_softmax_shift_scale_sigmoid_cpu(x,
+            conv_transpose_bias, self.bias, self.scaling_factor)
 
     def extra_repr(self) -> str:
         return f"scaling_factor={self.scaling_factor}"

@@ -20,7 +20,8 @@ from .._runtime import Activation, Sources
 __all__ = ["ConvTranspose2dSubtractTanh", "ModelNew", "conv_transpose2d_subtract_tanh", "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
-// From grad, the gradient of y, and x and conv_transpose_bias and bias: the gradients of x and conv_transpose_bias and bias.
+// From grad, the gradient of y, and x and conv_transpose_bias and bias: the gradients of x and conv_transpose_bias and
+// bias.
 template <typename M>
 HOST_DEVICE void conv_transpose2d_subtract_tanh_backward(M grad, M x, M conv_transpose_bias, M bias, M* out) {
   const Promoted<M> x_with_bias = two_sum(x, conv_transpose_bias);
@@ -70,7 +71,8 @@ struct Forward : Broadcasting<3, 1> {
 struct Backward : Broadcasting<4, 3> {
   static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_float(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_float(in[0], in[1], in[2],
+      in[3], out);
                   else conv_transpose2d_subtract_tanh_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
@@ -97,7 +99,8 @@ HOST_DEVICE float conv_transpose2d_subtract_tanh_forward_single_result(float x, 
   return tanh(float(step1));
 }
 
-HOST_DEVICE void conv_transpose2d_subtract_tanh_backward_single_result(float grad, float x, float conv_transpose_bias, float bias, float* out) {
+HOST_DEVICE void conv_transpose2d_subtract_tanh_backward_single_result(float grad, float x, float conv_transpose_bias,
+    float bias, float* out) {
   const Promoted<float> x_with_bias = two_sum(x, conv_transpose_bias);
   const Promoted<float> step1 = x_with_bias - bias;
   const float grad_step1 = grad * tanh_slope<SINGLE_RESULT>(step1);
@@ -110,12 +113,14 @@ HOST_DEVICE void conv_transpose2d_subtract_tanh_backward_single_result(float gra
 // 16-bit: rounding is verified; where float's error bound leaves it undecided, the result is recomputed in double.
 struct Forward : Broadcasting<3, 1> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0] = conv_transpose2d_subtract_tanh_forward_single_result(in[0], in[1], in[2]);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) out[0]
+      = conv_transpose2d_subtract_tanh_forward_single_result(in[0], in[1], in[2]);
                   else out[0] = conv_transpose2d_subtract_tanh_forward(in[0], in[1], in[2]))
 };
 struct Backward : Broadcasting<4, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) conv_transpose2d_subtract_tanh_backward_single_result(in[0], in[1], in[2], in[3], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4)
+      conv_transpose2d_subtract_tanh_backward_single_result(in[0], in[1], in[2], in[3], out);
                   else conv_transpose2d_subtract_tanh_backward(in[0], in[1], in[2], in[3], out))
 };
 }}  // namespace fusegen
@@ -146,7 +151,7 @@ def conv_transpose2d_subtract_tanh(
     """x = x + conv_transpose_bias,  x = x - bias,  y = tanh(x)
 
     Shape: x, conv_transpose_bias, bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
@@ -164,15 +169,18 @@ class ConvTranspose2dSubtractTanh(nn.Module):
         output_padding=1,
     ) -> None:
         super().__init__()
-        self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride=stride, padding=padding, output_padding=output_padding)
+        self.conv_transpose = nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride=stride, padding=padding,
+            output_padding=output_padding)
         self.bias = nn.Parameter(torch.randn(bias_shape))
 
     def forward(self, x: Tensor) -> Tensor:
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         out = KERNELS.reused(self.conv_transpose, x, conv_transpose_bias, self.bias)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose2d_subtract_tanh.conv_transpose2d_subtract_tanh_cuda(x, conv_transpose_bias, self.bias, out=out)
-        return self.conv_transpose2d_subtract_tanh.conv_transpose2d_subtract_tanh_cpu(x, conv_transpose_bias, self.bias, out=out)
+            return self.conv_transpose2d_subtract_tanh.conv_transpose2d_subtract_tanh_cuda(x, conv_transpose_bias,
+                self.bias, out=out)
+        return self.conv_transpose2d_subtract_tanh.conv_transpose2d_subtract_tanh_cpu(x, conv_transpose_bias, self.bias,
+            out=out)
 
 
 ModelNew = ConvTranspose2dSubtractTanh

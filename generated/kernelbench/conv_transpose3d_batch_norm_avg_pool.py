@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._runtime import Windows, Sources
 
-__all__ = ["ConvTranspose3dBatchNormAvgPool", "ModelNew", "conv_transpose3d_batch_norm_avg_pool", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose3dBatchNormAvgPool", "ModelNew", "conv_transpose3d_batch_norm_avg_pool", "get_init_inputs",
+    "get_inputs"]
 
 CUDA_SOURCE = r"""
 #include "cuda/windows.cuh"
@@ -93,11 +94,12 @@ KERNELS = Windows(
 
 
 @KERNELS.function
-def conv_transpose3d_batch_norm_avg_pool(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def conv_transpose3d_batch_norm_avg_pool(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = avg_pool3d(x, kernel_size=4)
 
     Shape: x of more than 3 dimensions, the last 3 of which are pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
@@ -110,7 +112,8 @@ class ConvTranspose3dBatchNormAvgPool(nn.Module):
 
     conv_transpose3d_batch_norm_avg_pool = KERNELS
 
-    def __init__(self, in_channels=3, out_channels=16, kernel_size=3, stride=2, padding=1, bias_shape=(16, 1, 1, 1)) -> None:
+    def __init__(self, in_channels=3, out_channels=16, kernel_size=3, stride=2, padding=1,
+        bias_shape=(16, 1, 1, 1)) -> None:
         super().__init__()
         self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding)
         self.batch_norm = nn.BatchNorm3d(out_channels)

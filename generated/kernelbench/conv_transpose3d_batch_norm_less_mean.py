@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["ConvTranspose3dBatchNormLessMean", "ModelNew", "conv_transpose3d_batch_norm_less_mean", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose3dBatchNormLessMean", "ModelNew", "conv_transpose3d_batch_norm_less_mean", "get_init_inputs",
+    "get_inputs"]
 
 SHARED_SOURCE = r"""
 HOST_DEVICE double conv_transpose3d_batch_norm_less_mean_forward1_row(double row_sum, double row_share) {
@@ -105,11 +106,13 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def conv_transpose3d_batch_norm_less_mean(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def conv_transpose3d_batch_norm_less_mean(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = x - mean(x)
 
-    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is of the shape of the
+    tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -125,7 +128,8 @@ class ConvTranspose3dBatchNormLessMean(nn.Module):
 
     def __init__(self, in_channels=16, out_channels=32, kernel_size=3, stride=2, padding=1, bias=True) -> None:
         super().__init__()
-        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding, bias=bias)
+        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding,
+            bias=bias)
         self.batch_norm = nn.BatchNorm3d(out_channels)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["ConvTranspose3dClampSoftmaxScale", "ModelNew", "conv_transpose3d_clamp_softmax_scale", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose3dClampSoftmaxScale", "ModelNew", "conv_transpose3d_clamp_softmax_scale", "get_init_inputs",
+    "get_inputs"]
 
 SHARED_SOURCE = r"""
 template <typename M>
@@ -27,7 +28,8 @@ HOST_DEVICE M conv_transpose3d_clamp_softmax_scale_forward1(M x, M conv_transpos
   return softmax_input;
 }
 template <typename M>
-HOST_DEVICE M conv_transpose3d_clamp_softmax_scale_forward2(M x, M conv_transpose_bias, OfRow<M> least, OfRow<M> most, OfRow<M> row_amax) {
+HOST_DEVICE M conv_transpose3d_clamp_softmax_scale_forward2(M x, M conv_transpose_bias, OfRow<M> least, OfRow<M> most,
+    OfRow<M> row_amax) {
   const M x_with_bias = x + conv_transpose_bias;
   const M softmax_input = clamp(x_with_bias, M(least), M(most));
   return exp_below(softmax_input - row_amax);
@@ -36,7 +38,8 @@ HOST_DEVICE double conv_transpose3d_clamp_softmax_scale_forward2_row(double row_
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose3d_clamp_softmax_scale_forward3(M x, M conv_transpose_bias, M scale, OfRow<M> least, OfRow<M> most, OfRow<M> row_amax, OfRow<M> of_row) {
+HOST_DEVICE M conv_transpose3d_clamp_softmax_scale_forward3(M x, M conv_transpose_bias, M scale, OfRow<M> least,
+    OfRow<M> most, OfRow<M> row_amax, OfRow<M> of_row) {
   const M x_with_bias = x + conv_transpose_bias;
   const M softmax_input = clamp(x_with_bias, M(least), M(most));
   return exp_below(softmax_input - row_amax) * of_row * scale;
@@ -57,16 +60,19 @@ struct Forward2 : Reduces<ForwardValues, READS<0, 1>, Added> {
 };
 struct Forward3 : Stores<ForwardValues, READS<0, 1, 2>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_clamp_softmax_scale_forward3(in[0], in[1], in[2], p.least, p.most, p.row_amax, p.of_row))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_clamp_softmax_scale_forward3(in[0], in[1], in[2], p.least, p.most,
+      p.row_amax, p.of_row))
 };
 template <typename M>
-HOST_DEVICE M conv_transpose3d_clamp_softmax_scale_backward1(M x, M conv_transpose_bias, OfRow<M> least, OfRow<M> most) {
+HOST_DEVICE M conv_transpose3d_clamp_softmax_scale_backward1(M x, M conv_transpose_bias, OfRow<M> least,
+    OfRow<M> most) {
   const M x_with_bias = x + conv_transpose_bias;
   const M softmax_input = clamp(x_with_bias, M(least), M(most));
   return softmax_input;
 }
 template <typename M>
-HOST_DEVICE void conv_transpose3d_clamp_softmax_scale_backward2(M grad, M x, M conv_transpose_bias, M scale, OfRow<M> least, OfRow<M> most, OfRow<M> row_amax, M* out) {
+HOST_DEVICE void conv_transpose3d_clamp_softmax_scale_backward2(M grad, M x, M conv_transpose_bias, M scale,
+    OfRow<M> least, OfRow<M> most, OfRow<M> row_amax, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M softmax_input = clamp(x_with_bias, M(least), M(most));
   const M t2 = exp_below(softmax_input - row_amax);
@@ -80,7 +86,8 @@ HOST_DEVICE void conv_transpose3d_clamp_softmax_scale_backward2_row(double row_s
   out[1] = -(row_sum1 * (of_row1 * of_row1));
 }
 template <typename M>
-HOST_DEVICE void conv_transpose3d_clamp_softmax_scale_backward3(M grad, M x, M conv_transpose_bias, M scale, OfRow<M> least, OfRow<M> most, OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> of_row2, M* out) {
+HOST_DEVICE void conv_transpose3d_clamp_softmax_scale_backward3(M grad, M x, M conv_transpose_bias, M scale,
+    OfRow<M> least, OfRow<M> most, OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> of_row2, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M softmax_input = clamp(x_with_bias, M(least), M(most));
   const M t2 = exp_below(softmax_input - row_amax);
@@ -97,7 +104,8 @@ struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Largest> {
   FUSEGEN_MADE(p.row_amax = from.row_amax)
 };
 struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2, 3>, Added, Added> {
-  FUSEGEN_ELEMENT(conv_transpose3d_clamp_softmax_scale_backward2(in[0], in[1], in[2], in[3], p.least, p.most, p.row_amax, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_clamp_softmax_scale_backward2(in[0], in[1], in[2], in[3], p.least, p.most,
+      p.row_amax, out))
   FUSEGEN_ROW(p.row_sum = r[0];
               p.row_sum1 = r[1];
               double made[2];
@@ -108,7 +116,8 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2, 3>, Added, Added> {
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2, 3>, 3> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv_transpose3d_clamp_softmax_scale_backward3(in[0], in[1], in[2], in[3], p.least, p.most, p.row_amax, p.of_row1, p.of_row2, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_clamp_softmax_scale_backward3(in[0], in[1], in[2], in[3], p.least, p.most,
+      p.row_amax, p.of_row1, p.of_row2, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -162,7 +171,10 @@ def eager(x, conv_transpose_bias, scale, least, most):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     x_with_bias = x + conv_transpose_bias
     softmax_input = torch.clamp(x_with_bias, least, most)
-    return torch.exp(softmax_input - torch.amax(softmax_input, tuple(range(2, x.dim())), keepdim=True).detach()) / torch.sum(torch.exp(softmax_input - torch.amax(softmax_input, tuple(range(2, x.dim())), keepdim=True).detach()), tuple(range(2, x.dim())), keepdim=True) * scale
+    return torch.exp(softmax_input - torch.amax(softmax_input, tuple(range(2, x.dim())),
+        keepdim=True).detach()) / torch.sum(torch.exp(softmax_input
+        - torch.amax(softmax_input, tuple(range(2, x.dim())), keepdim=True).detach()), tuple(range(2, x.dim())),
+        keepdim=True) * scale
 
 
 KERNELS = Rows(
@@ -181,8 +193,9 @@ def conv_transpose3d_clamp_softmax_scale(
 ) -> Tensor:
     """y = softmax(min(max(x, least), most)) · scale,  x = x + conv_transpose_bias
 
-    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is of the shape of the
+    tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -206,7 +219,8 @@ class ConvTranspose3dClampSoftmaxScale(nn.Module):
     ) -> None:
         super().__init__()
         self.avg_pool = nn.AvgPool3d(pool_kernel_size)
-        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding, output_padding=output_padding)
+        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding,
+            output_padding=output_padding)
         self.scale = nn.Parameter(torch.ones(1, out_channels, 1, 1, 1))
         self.least = clamp_min
         self.most = clamp_max
@@ -215,8 +229,10 @@ class ConvTranspose3dClampSoftmaxScale(nn.Module):
         x = self.avg_pool(x)
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose3d_clamp_softmax_scale.conv_transpose3d_clamp_softmax_scale_cuda(x, conv_transpose_bias, self.scale, self.least, self.most)
-        return self.conv_transpose3d_clamp_softmax_scale.conv_transpose3d_clamp_softmax_scale_cpu(x, conv_transpose_bias, self.scale, self.least, self.most)
+            return self.conv_transpose3d_clamp_softmax_scale.conv_transpose3d_clamp_softmax_scale_cuda(x,
+                conv_transpose_bias, self.scale, self.least, self.most)
+        return self.conv_transpose3d_clamp_softmax_scale.conv_transpose3d_clamp_softmax_scale_cpu(x,
+            conv_transpose_bias, self.scale, self.least, self.most)
 
     def extra_repr(self) -> str:
         return f"clamp_min={self.least}, clamp_max={self.most}"

@@ -12,7 +12,8 @@
 # normed. Gradient: 3 loops over the elements of a row.
 # Forward: each element of a window is read, and a result written.
 # Gradient: each gradient is written once.
-# Its evidence, once certified, lies beside it in conv_transpose3d_layer_norm_avg_pool_gelu.certificate.txt and conv_transpose3d_layer_norm_avg_pool_gelu.normed.certificate.txt.
+# Its evidence, once certified, lies beside it in conv_transpose3d_layer_norm_avg_pool_gelu.certificate.txt and
+# conv_transpose3d_layer_norm_avg_pool_gelu.normed.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
@@ -23,7 +24,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Windows, Sources
 
-__all__ = ["ConvTranspose3dLayerNormAvgPoolGelu", "ModelNew", "conv_transpose3d_layer_norm_avg_pool_gelu", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose3dLayerNormAvgPoolGelu", "ModelNew", "conv_transpose3d_layer_norm_avg_pool_gelu",
+    "get_init_inputs", "get_inputs"]
 
 NORMED_SHARED_SOURCE = r"""
 template <typename M>
@@ -36,18 +38,21 @@ HOST_DEVICE double conv_transpose3d_layer_norm_avg_pool_gelu_normed_forward1_row
   return row_sum * row_share;
 }
 template <typename M>
-HOST_DEVICE M conv_transpose3d_layer_norm_avg_pool_gelu_normed_forward2(M x, M conv_transpose_bias, M sum_weight, OfRow<M> of_row) {
+HOST_DEVICE M conv_transpose3d_layer_norm_avg_pool_gelu_normed_forward2(M x, M conv_transpose_bias, M sum_weight,
+    OfRow<M> of_row) {
   const M x_with_bias = x + conv_transpose_bias;
   const M u = x_with_bias + sum_weight;
   const M centred = u - of_row;
   const M mean_input = square(centred);
   return mean_input;
 }
-HOST_DEVICE double conv_transpose3d_layer_norm_avg_pool_gelu_normed_forward2_row(double row_sum1, double row_share, double norm_eps) {
+HOST_DEVICE double conv_transpose3d_layer_norm_avg_pool_gelu_normed_forward2_row(double row_sum1, double row_share,
+    double norm_eps) {
   return rsqrt(row_sum1 * row_share + norm_eps);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose3d_layer_norm_avg_pool_gelu_normed_forward3(M x, M conv_transpose_bias, M sum_weight, M norm_weight, M norm_bias, OfRow<M> of_row, OfRow<M> of_row1) {
+HOST_DEVICE M conv_transpose3d_layer_norm_avg_pool_gelu_normed_forward3(M x, M conv_transpose_bias, M sum_weight,
+    M norm_weight, M norm_bias, OfRow<M> of_row, OfRow<M> of_row1) {
   const M x_with_bias = x + conv_transpose_bias;
   const M u = x_with_bias + sum_weight;
   const M centred = u - of_row;
@@ -64,16 +69,19 @@ struct Forward1 : Reduces<ForwardValues, READS<0, 1, 2>, Added> {
 struct Forward2 : Reduces<ForwardValues, READS<0, 1, 2>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_layer_norm_avg_pool_gelu_normed_forward2(in[0], in[1], in[2], p.of_row))
   FUSEGEN_ROW(p.row_sum1 = r[0];
-              p.of_row1 = conv_transpose3d_layer_norm_avg_pool_gelu_normed_forward2_row(p.row_sum1, p.row_share, p.norm_eps))
+              p.of_row1 = conv_transpose3d_layer_norm_avg_pool_gelu_normed_forward2_row(p.row_sum1, p.row_share,
+                  p.norm_eps))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Forward3 : Stores<ForwardValues, READS<0, 1, 2, 3, 4>, 1> {
   static constexpr bool CANCELS = true;
   static constexpr bool WATCHES = true;
-  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_layer_norm_avg_pool_gelu_normed_forward3(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_layer_norm_avg_pool_gelu_normed_forward3(in[0], in[1], in[2], in[3], in[4],
+      p.of_row, p.of_row1))
 };
 template <typename M>
-HOST_DEVICE void conv_transpose3d_layer_norm_avg_pool_gelu_normed_backward1(M grad, M x, M conv_transpose_bias, M sum_weight, M norm_weight, M* out) {
+HOST_DEVICE void conv_transpose3d_layer_norm_avg_pool_gelu_normed_backward1(M grad, M x, M conv_transpose_bias,
+    M sum_weight, M norm_weight, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M u = x_with_bias + sum_weight;
   const M grad_t3 = grad * norm_weight;
@@ -84,7 +92,8 @@ HOST_DEVICE double conv_transpose3d_layer_norm_avg_pool_gelu_normed_backward1_ro
   return row_sum * row_share;
 }
 template <typename M>
-HOST_DEVICE void conv_transpose3d_layer_norm_avg_pool_gelu_normed_backward2(M grad, M x, M conv_transpose_bias, M sum_weight, M norm_weight, OfRow<M> of_row, M* out) {
+HOST_DEVICE void conv_transpose3d_layer_norm_avg_pool_gelu_normed_backward2(M grad, M x, M conv_transpose_bias,
+    M sum_weight, M norm_weight, OfRow<M> of_row, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M u = x_with_bias + sum_weight;
   const M centred = u - of_row;
@@ -93,14 +102,16 @@ HOST_DEVICE void conv_transpose3d_layer_norm_avg_pool_gelu_normed_backward2(M gr
   out[0] = mean_input;
   out[1] = grad_t3 * centred;
 }
-HOST_DEVICE void conv_transpose3d_layer_norm_avg_pool_gelu_normed_backward2_row(double row_sum1, double row_share, double norm_eps, double row_sum2, double row_sum3, double* out) {
+HOST_DEVICE void conv_transpose3d_layer_norm_avg_pool_gelu_normed_backward2_row(double row_sum1, double row_share,
+    double norm_eps, double row_sum2, double row_sum3, double* out) {
   const double of_row1 = rsqrt(row_sum1 * row_share + norm_eps);
   out[0] = of_row1;
   out[1] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[2] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void conv_transpose3d_layer_norm_avg_pool_gelu_normed_backward3(M grad, M x, M conv_transpose_bias, M sum_weight, M norm_weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv_transpose3d_layer_norm_avg_pool_gelu_normed_backward3(M grad, M x, M conv_transpose_bias,
+    M sum_weight, M norm_weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M u = x_with_bias + sum_weight;
   const M centred = u - of_row;
@@ -122,20 +133,24 @@ struct Backward1 : Reduces<BackwardValues, READS<0, 1, 2, 3, 4>, Added, Added> {
   FUSEGEN_MADE(p.row_sum = from.row_sum; p.row_sum3 = from.row_sum3; p.of_row = from.of_row)
 };
 struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2, 3, 4>, Added, Added> {
-  FUSEGEN_ELEMENT(conv_transpose3d_layer_norm_avg_pool_gelu_normed_backward2(in[0], in[1], in[2], in[3], in[4], p.of_row, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_layer_norm_avg_pool_gelu_normed_backward2(in[0], in[1], in[2], in[3], in[4],
+      p.of_row, out))
   FUSEGEN_ROW(p.row_sum1 = r[0];
               p.row_sum2 = r[1];
               double made[3];
-              conv_transpose3d_layer_norm_avg_pool_gelu_normed_backward2_row(p.row_sum1, p.row_share, p.norm_eps, p.row_sum2, p.row_sum3, made);
+              conv_transpose3d_layer_norm_avg_pool_gelu_normed_backward2_row(p.row_sum1, p.row_share, p.norm_eps,
+                  p.row_sum2, p.row_sum3, made);
               p.of_row1 = made[0];
               p.of_row2 = made[1];
               p.of_row3 = made[2])
-  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1;
+      p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2, 3, 4>, 5> {
   static constexpr bool CANCELS = true;
   static constexpr bool WATCHES = true;
-  FUSEGEN_ELEMENT(conv_transpose3d_layer_norm_avg_pool_gelu_normed_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_layer_norm_avg_pool_gelu_normed_backward3(in[0], in[1], in[2], in[3], in[4],
+      p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
 };
 """
 NORMED_CUDA_SOURCE = r"""
@@ -185,13 +200,16 @@ def normed_eager(x, conv_transpose_bias, sum_weight, norm_weight, norm_bias, nor
     u = x_with_bias + sum_weight
     centred = u - torch.sum(u, -1, keepdim=True) / row_length
     mean_input = centred ** 2
-    return centred * torch.rsqrt(torch.sum(mean_input, -1, keepdim=True) / row_length + norm_eps) * norm_weight + norm_bias
+    return centred * torch.rsqrt(torch.sum(mean_input, -1, keepdim=True) / row_length
+        + norm_eps) * norm_weight + norm_bias
 
 
 NORMED_KERNELS = Rows(
     "conv_transpose3d_layer_norm_avg_pool_gelu_normed", interface=3, eager=normed_eager,
-    forward="Tensor x, Tensor conv_transpose_bias, Tensor sum_weight, Tensor norm_weight, Tensor norm_bias, float norm_eps",
-    backward="Tensor grad, Tensor x, Tensor conv_transpose_bias, Tensor sum_weight, Tensor norm_weight, Tensor norm_bias, float norm_eps",
+    forward="Tensor x, Tensor conv_transpose_bias, Tensor sum_weight, Tensor norm_weight, Tensor norm_bias, "
+        "float norm_eps",
+    backward="Tensor grad, Tensor x, Tensor conv_transpose_bias, Tensor sum_weight, Tensor norm_weight, "
+        "Tensor norm_bias, float norm_eps",
     sources=Sources(NORMED_CUDA_SOURCE, NORMED_CPU_SOURCE),
     over=-1, features=("sum_weight", "norm_weight", "norm_bias"),
 )
@@ -203,17 +221,19 @@ def conv_transpose3d_layer_norm_avg_pool_gelu_normed(
     norm_weight: "Tensor | None" = None, norm_bias: "Tensor | None" = None, norm_eps: float = 1e-05, *,
     out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
-    """y = centred · (1 / √(mean(centred²) + norm_eps)) · norm_weight + norm_bias,  x = x + conv_transpose_bias,  u = x + sum_weight,  centred = u - mean(u)
+    """y = centred · (1 / √(mean(centred²) + norm_eps)) · norm_weight + norm_bias,  x = x + conv_transpose_bias,  u = x
+    + sum_weight,  centred = u - mean(u)
 
     Shape: x whose rows are the last dimension; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if norm_eps.__class__ is not float:
         norm_eps = NORMED_KERNELS.scalar("norm_eps", norm_eps)
     if out is not None or input is not None or x is None:
-        return NORMED_KERNELS.with_options(x, conv_transpose_bias, sum_weight, norm_weight, norm_bias, norm_eps, out=out, input=input)
+        return NORMED_KERNELS.with_options(x, conv_transpose_bias, sum_weight, norm_weight, norm_bias, norm_eps,
+            out=out, input=input)
     return NORMED_KERNELS.run(x, conv_transpose_bias, sum_weight, norm_weight, norm_bias, norm_eps)
 
 
@@ -226,7 +246,8 @@ HOST_DEVICE double conv_transpose3d_layer_norm_avg_pool_gelu_behind(double poole
   const double gelu_x = pooled * reciprocal(row_length);
   return times_ndtr(gelu_x);
 }
-HOST_DEVICE double conv_transpose3d_layer_norm_avg_pool_gelu_behind_gradient(double grad, double pooled, double row_length) {
+HOST_DEVICE double conv_transpose3d_layer_norm_avg_pool_gelu_behind_gradient(double grad, double pooled,
+    double row_length) {
   const double gelu_x = pooled * reciprocal(row_length);
   return grad * (ndtr(gelu_x) + gelu_x * normal(gelu_x)) * reciprocal(row_length);
 }
@@ -260,7 +281,8 @@ HOST_DEVICE double conv_transpose3d_layer_norm_avg_pool_gelu_behind(double poole
   const double gelu_x = pooled / row_length;
   return times_ndtr(gelu_x);
 }
-HOST_DEVICE double conv_transpose3d_layer_norm_avg_pool_gelu_behind_gradient(double grad, double pooled, double row_length) {
+HOST_DEVICE double conv_transpose3d_layer_norm_avg_pool_gelu_behind_gradient(double grad, double pooled,
+    double row_length) {
   const double gelu_x = pooled / row_length;
   return grad * (ndtr(gelu_x) + gelu_x * normal(gelu_x)) / row_length;
 }
@@ -312,7 +334,7 @@ def conv_transpose3d_layer_norm_avg_pool_gelu(
     """y = gelu(avg_pool3d(x, kernel_size=pool_kernel_size))
 
     Shape: x of more than 3 dimensions, the last 3 of which are pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
@@ -330,7 +352,8 @@ class ConvTranspose3dLayerNormAvgPoolGelu(nn.Module):
         output_padding=(1, 1, 1), sum_weight=1.0, norm_shape=(64,), pool_kernel_size=(2, 2, 2),
     ) -> None:
         super().__init__()
-        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding, output_padding=output_padding)
+        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding,
+            output_padding=output_padding)
         self.sum_weight = nn.Parameter(torch.tensor(sum_weight))
         self.norm = nn.LayerNorm(norm_shape)
         self.pool_kernel_size = pool_kernel_size
@@ -338,10 +361,13 @@ class ConvTranspose3dLayerNormAvgPoolGelu(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x, conv_transpose_bias = NORMED_KERNELS.without_bias(self.conv_transpose, x)
-        x = conv_transpose3d_layer_norm_avg_pool_gelu_normed(x, conv_transpose_bias, self.sum_weight, self.norm.weight, self.norm.bias, self.norm.eps)
+        x = conv_transpose3d_layer_norm_avg_pool_gelu_normed(x, conv_transpose_bias, self.sum_weight, self.norm.weight,
+            self.norm.bias, self.norm.eps)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose3d_layer_norm_avg_pool_gelu.conv_transpose3d_layer_norm_avg_pool_gelu_cuda(x, self.pool_kernel_size)
-        return self.conv_transpose3d_layer_norm_avg_pool_gelu.conv_transpose3d_layer_norm_avg_pool_gelu_cpu(x, self.pool_kernel_size)
+            return self.conv_transpose3d_layer_norm_avg_pool_gelu.conv_transpose3d_layer_norm_avg_pool_gelu_cuda(x,
+                self.pool_kernel_size)
+        return self.conv_transpose3d_layer_norm_avg_pool_gelu.conv_transpose3d_layer_norm_avg_pool_gelu_cpu(x,
+            self.pool_kernel_size)
 
     def extra_repr(self) -> str:
         return f"pool_kernel_size={self.pool_kernel_size}"

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["ConvTranspose3dLayerNormGeluScale", "ModelNew", "conv_transpose3d_layer_norm_gelu_scale", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose3dLayerNormGeluScale", "ModelNew", "conv_transpose3d_layer_norm_gelu_scale", "get_init_inputs",
+    "get_inputs"]
 
 SHARED_SOURCE = r"""
 template <typename M>
@@ -38,11 +39,13 @@ HOST_DEVICE M conv_transpose3d_layer_norm_gelu_scale_forward2(M x, M conv_transp
   const M mean_input = square(centred);
   return mean_input;
 }
-HOST_DEVICE double conv_transpose3d_layer_norm_gelu_scale_forward2_row(double row_sum1, double row_share, double layer_norm_eps) {
+HOST_DEVICE double conv_transpose3d_layer_norm_gelu_scale_forward2_row(double row_sum1, double row_share,
+    double layer_norm_eps) {
   return rsqrt(row_sum1 * row_share + layer_norm_eps);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose3d_layer_norm_gelu_scale_forward3(M x, M conv_transpose_bias, M layer_norm_weight, M layer_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> scaling_factor) {
+HOST_DEVICE M conv_transpose3d_layer_norm_gelu_scale_forward3(M x, M conv_transpose_bias, M layer_norm_weight,
+    M layer_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> scaling_factor) {
   const M x_with_bias = x + conv_transpose_bias;
   const M centred = x_with_bias - of_row;
   const M gelu_x = centred * of_row1 * layer_norm_weight + layer_norm_bias;
@@ -59,12 +62,14 @@ struct Forward1 : Reduces<ForwardValues, READS<0, 1>, Added> {
 struct Forward2 : Reduces<ForwardValues, READS<0, 1>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_layer_norm_gelu_scale_forward2(in[0], in[1], p.of_row))
   FUSEGEN_ROW(p.row_sum1 = r[0];
-              p.of_row1 = conv_transpose3d_layer_norm_gelu_scale_forward2_row(p.row_sum1, p.row_share, p.layer_norm_eps))
+              p.of_row1 = conv_transpose3d_layer_norm_gelu_scale_forward2_row(p.row_sum1, p.row_share,
+                  p.layer_norm_eps))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Forward3 : Stores<ForwardValues, READS<0, 1, 2, 3>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_layer_norm_gelu_scale_forward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1, p.scaling_factor))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_layer_norm_gelu_scale_forward3(in[0], in[1], in[2], in[3], p.of_row,
+      p.of_row1, p.scaling_factor))
 };
 template <typename M>
 HOST_DEVICE M conv_transpose3d_layer_norm_gelu_scale_backward1(M x, M conv_transpose_bias) {
@@ -81,11 +86,13 @@ HOST_DEVICE M conv_transpose3d_layer_norm_gelu_scale_backward2(M x, M conv_trans
   const M mean_input = square(centred);
   return mean_input;
 }
-HOST_DEVICE double conv_transpose3d_layer_norm_gelu_scale_backward2_row(double row_sum1, double row_share, double layer_norm_eps) {
+HOST_DEVICE double conv_transpose3d_layer_norm_gelu_scale_backward2_row(double row_sum1, double row_share,
+    double layer_norm_eps) {
   return rsqrt(row_sum1 * row_share + layer_norm_eps);
 }
 template <typename M>
-HOST_DEVICE void conv_transpose3d_layer_norm_gelu_scale_backward3(M grad, M x, M conv_transpose_bias, M layer_norm_weight, M layer_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> scaling_factor, M* out) {
+HOST_DEVICE void conv_transpose3d_layer_norm_gelu_scale_backward3(M grad, M x, M conv_transpose_bias,
+    M layer_norm_weight, M layer_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> scaling_factor, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M centred = x_with_bias - of_row;
   const M t3 = centred * of_row1;
@@ -96,12 +103,15 @@ HOST_DEVICE void conv_transpose3d_layer_norm_gelu_scale_backward3(M grad, M x, M
   out[0] = grad_t3 * centred;
   out[1] = grad_t3;
 }
-HOST_DEVICE void conv_transpose3d_layer_norm_gelu_scale_backward3_row(double row_sum2, double of_row1, double row_share, double row_sum3, double* out) {
+HOST_DEVICE void conv_transpose3d_layer_norm_gelu_scale_backward3_row(double row_sum2, double of_row1, double row_share,
+    double row_sum3, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void conv_transpose3d_layer_norm_gelu_scale_backward4(M grad, M x, M conv_transpose_bias, M layer_norm_weight, M layer_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> scaling_factor, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv_transpose3d_layer_norm_gelu_scale_backward4(M grad, M x, M conv_transpose_bias,
+    M layer_norm_weight, M layer_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> scaling_factor,
+    OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M centred = x_with_bias - of_row;
   const M t3 = centred * of_row1;
@@ -127,22 +137,27 @@ struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Added> {
 struct Backward2 : Reduces<BackwardValues, READS<1, 2>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_layer_norm_gelu_scale_backward2(in[1], in[2], p.of_row))
   FUSEGEN_ROW(p.row_sum1 = r[0];
-              p.of_row1 = conv_transpose3d_layer_norm_gelu_scale_backward2_row(p.row_sum1, p.row_share, p.layer_norm_eps))
+              p.of_row1 = conv_transpose3d_layer_norm_gelu_scale_backward2_row(p.row_sum1, p.row_share,
+                  p.layer_norm_eps))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2, 3, 4>, Added, Added> {
-  FUSEGEN_ELEMENT(conv_transpose3d_layer_norm_gelu_scale_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, p.scaling_factor, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_layer_norm_gelu_scale_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row,
+      p.of_row1, p.scaling_factor, out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               double made[2];
-              conv_transpose3d_layer_norm_gelu_scale_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, made);
+              conv_transpose3d_layer_norm_gelu_scale_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3,
+                  made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
-  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2;
+      p.of_row3 = from.of_row3)
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3, 4>, 4> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv_transpose3d_layer_norm_gelu_scale_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, p.scaling_factor, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_layer_norm_gelu_scale_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row,
+      p.of_row1, p.scaling_factor, p.of_row2, p.of_row3, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -197,14 +212,17 @@ def eager(x, conv_transpose_bias, layer_norm_weight, layer_norm_bias, scaling_fa
     x_with_bias = x + conv_transpose_bias
     centred = x_with_bias - torch.sum(x_with_bias, -1, keepdim=True) / row_length
     mean_input = centred ** 2
-    gelu_x = centred * torch.rsqrt(torch.sum(mean_input, -1, keepdim=True) / row_length + layer_norm_eps) * layer_norm_weight + layer_norm_bias
+    gelu_x = centred * torch.rsqrt(torch.sum(mean_input, -1, keepdim=True) / row_length
+        + layer_norm_eps) * layer_norm_weight + layer_norm_bias
     return nn.functional.gelu(gelu_x) * scaling_factor
 
 
 KERNELS = Rows(
     "conv_transpose3d_layer_norm_gelu_scale", interface=3, eager=eager,
-    forward="Tensor x, Tensor conv_transpose_bias, Tensor layer_norm_weight, Tensor layer_norm_bias, float scaling_factor, float layer_norm_eps",
-    backward="Tensor grad, Tensor x, Tensor conv_transpose_bias, Tensor layer_norm_weight, Tensor layer_norm_bias, float scaling_factor, float layer_norm_eps",
+    forward="Tensor x, Tensor conv_transpose_bias, Tensor layer_norm_weight, Tensor layer_norm_bias, "
+        "float scaling_factor, float layer_norm_eps",
+    backward="Tensor grad, Tensor x, Tensor conv_transpose_bias, Tensor layer_norm_weight, Tensor layer_norm_bias, "
+        "float scaling_factor, float layer_norm_eps",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
     over=-1, features=("layer_norm_weight", "layer_norm_bias"),
 )
@@ -216,10 +234,11 @@ def conv_transpose3d_layer_norm_gelu_scale(
     layer_norm_bias: "Tensor | None" = None, scaling_factor: float = 1.0, layer_norm_eps: float = 1e-05, *,
     out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
-    """y = gelu(centred · (1 / √(mean(centred²) + layer_norm_eps)) · layer_norm_weight + layer_norm_bias) · scaling_factor,  x = x + conv_transpose_bias,  centred = x - mean(x)
+    """y = gelu(centred · (1 / √(mean(centred²) + layer_norm_eps)) · layer_norm_weight + layer_norm_bias) ·
+    scaling_factor,  x = x + conv_transpose_bias,  centred = x - mean(x)
 
     Shape: x whose rows are the last dimension; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -228,7 +247,8 @@ def conv_transpose3d_layer_norm_gelu_scale(
     if layer_norm_eps.__class__ is not float:
         layer_norm_eps = KERNELS.scalar("layer_norm_eps", layer_norm_eps)
     if out is not None or input is not None or x is None:
-        return KERNELS.with_options(x, conv_transpose_bias, layer_norm_weight, layer_norm_bias, scaling_factor, layer_norm_eps, out=out, input=input)
+        return KERNELS.with_options(x, conv_transpose_bias, layer_norm_weight, layer_norm_bias, scaling_factor,
+            layer_norm_eps, out=out, input=input)
     return KERNELS.run(x, conv_transpose_bias, layer_norm_weight, layer_norm_bias, scaling_factor, layer_norm_eps)
 
 
@@ -242,15 +262,19 @@ class ConvTranspose3dLayerNormGeluScale(nn.Module):
         scaling_factor=1.0,
     ) -> None:
         super().__init__()
-        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding, bias=bias)
+        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding,
+            bias=bias)
         self.layer_norm = nn.LayerNorm(out_channels, eps=eps)
         self.scaling_factor = scaling_factor
 
     def forward(self, x: Tensor) -> Tensor:
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose3d_layer_norm_gelu_scale.conv_transpose3d_layer_norm_gelu_scale_cuda(x, conv_transpose_bias, self.layer_norm.weight, self.layer_norm.bias, self.scaling_factor, self.layer_norm.eps)
-        return self.conv_transpose3d_layer_norm_gelu_scale.conv_transpose3d_layer_norm_gelu_scale_cpu(x, conv_transpose_bias, self.layer_norm.weight, self.layer_norm.bias, self.scaling_factor, self.layer_norm.eps)
+            return self.conv_transpose3d_layer_norm_gelu_scale.conv_transpose3d_layer_norm_gelu_scale_cuda(x,
+                conv_transpose_bias, self.layer_norm.weight, self.layer_norm.bias, self.scaling_factor,
+                self.layer_norm.eps)
+        return self.conv_transpose3d_layer_norm_gelu_scale.conv_transpose3d_layer_norm_gelu_scale_cpu(x,
+            conv_transpose_bias, self.layer_norm.weight, self.layer_norm.bias, self.scaling_factor, self.layer_norm.eps)
 
     def extra_repr(self) -> str:
         return f"scaling_factor={self.scaling_factor}"

@@ -17,15 +17,18 @@ from torch import Tensor, nn
 
 from .._runtime import Windows, Sources
 
-__all__ = ["ConvTranspose3dLeakyReluScaleMaxPool", "ModelNew", "conv_transpose3d_leaky_relu_scale_max_pool", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose3dLeakyReluScaleMaxPool", "ModelNew", "conv_transpose3d_leaky_relu_scale_max_pool",
+    "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
-HOST_DEVICE double conv_transpose3d_leaky_relu_scale_max_pool_front(double x, double conv_transpose_bias, double multiplier) {
+HOST_DEVICE double conv_transpose3d_leaky_relu_scale_max_pool_front(double x, double conv_transpose_bias,
+    double multiplier) {
   const double x_with_bias = x + conv_transpose_bias;
   const double leaky_relu_x = (x_with_bias > 0.0 ? x_with_bias : x_with_bias * 0.2) * multiplier;
   return leaky_relu_x > 0.0 ? leaky_relu_x : leaky_relu_x * 0.2;
 }
-HOST_DEVICE void conv_transpose3d_leaky_relu_scale_max_pool_front_gradient(double grad, double x, double conv_transpose_bias, double multiplier, double* out) {
+HOST_DEVICE void conv_transpose3d_leaky_relu_scale_max_pool_front_gradient(double grad, double x,
+    double conv_transpose_bias, double multiplier, double* out) {
   const double x_with_bias = x + conv_transpose_bias;
   const double t2 = x_with_bias > 0.0 ? x_with_bias : x_with_bias * 0.2;
   const double leaky_relu_x = t2 * multiplier;
@@ -92,7 +95,7 @@ def conv_transpose3d_leaky_relu_scale_max_pool(
     """y = max_pool3d(leaky_relu(leaky_relu(x, 0.2) · multiplier, 0.2), kernel_size=2),  x = x + conv_transpose_bias
 
     Shape: x of more than 3 dimensions, the last 3 of which are pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal elements: the first of the largest ones takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -111,14 +114,17 @@ class ConvTranspose3dLeakyReluScaleMaxPool(nn.Module):
         multiplier_shape=(32, 1, 1, 1),
     ) -> None:
         super().__init__()
-        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding, output_padding=output_padding)
+        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding,
+            output_padding=output_padding)
         self.multiplier = nn.Parameter(torch.randn(multiplier_shape))
 
     def forward(self, x: Tensor) -> Tensor:
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose3d_leaky_relu_scale_max_pool.conv_transpose3d_leaky_relu_scale_max_pool_cuda(x, conv_transpose_bias, self.multiplier)
-        return self.conv_transpose3d_leaky_relu_scale_max_pool.conv_transpose3d_leaky_relu_scale_max_pool_cpu(x, conv_transpose_bias, self.multiplier)
+            return self.conv_transpose3d_leaky_relu_scale_max_pool.conv_transpose3d_leaky_relu_scale_max_pool_cuda(x,
+                conv_transpose_bias, self.multiplier)
+        return self.conv_transpose3d_leaky_relu_scale_max_pool.conv_transpose3d_leaky_relu_scale_max_pool_cpu(x,
+            conv_transpose_bias, self.multiplier)
 
 
 ModelNew = ConvTranspose3dLeakyReluScaleMaxPool

@@ -9,7 +9,8 @@
 # gated. Gradient: 3 loops over the elements of a row.
 # Forward: 1 multiply-add, 2 selections an element.
 # Gradient: 1 multiply-add, 4 comparisons, 4 selections an element.
-# Its evidence, once certified, lies beside it in conv_transpose3d_logsumexp_silu_shift_clamp.certificate.txt and conv_transpose3d_logsumexp_silu_shift_clamp.gated.certificate.txt.
+# Its evidence, once certified, lies beside it in conv_transpose3d_logsumexp_silu_shift_clamp.certificate.txt and
+# conv_transpose3d_logsumexp_silu_shift_clamp.gated.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
@@ -20,7 +21,8 @@ from torch import Tensor, nn
 
 from .._runtime import Activation, Rows, Sources
 
-__all__ = ["ConvTranspose3dLogsumexpSiluShiftClamp", "ModelNew", "conv_transpose3d_logsumexp_silu_shift_clamp", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose3dLogsumexpSiluShiftClamp", "ModelNew", "conv_transpose3d_logsumexp_silu_shift_clamp",
+    "get_init_inputs", "get_inputs"]
 
 GATED_SHARED_SOURCE = r"""
 template <typename M>
@@ -50,7 +52,8 @@ HOST_DEVICE M conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward2(M x, M
   const M t4 = exp(x_with_bias - of_row);
   return t4;
 }
-HOST_DEVICE void conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward2_row(double row_sum, double of_row, double* out) {
+HOST_DEVICE void conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward2_row(double row_sum, double of_row,
+    double* out) {
   const double joined = log(row_sum) + of_row;
   const double t6 = joined + 3.0;
   out[0] = joined;
@@ -97,7 +100,8 @@ struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, Forward2, Forward3> {
   using Math16 = FastFloat;
 };
 template <typename M>
-HOST_DEVICE void conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward3(M grad, M x, M conv_transpose_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> joined, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward3(M grad, M x, M conv_transpose_bias,
+    OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> joined, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M t4 = exp(x_with_bias - of_row);
   const M grad_t8 = grad * M(0.16666666666666666);
@@ -121,12 +125,14 @@ struct Backward2 : Reduces<BackwardValues, READS<1, 2>, Added> {
               p.of_row1 = made[1];
               p.of_row2 = made[2];
               p.of_row3 = made[3])
-  FUSEGEN_MADE(p.row_sum = from.row_sum; p.joined = from.joined; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum = from.row_sum; p.joined = from.joined; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2;
+      p.of_row3 = from.of_row3)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
   static constexpr bool CANCELS = true;
   static constexpr bool WATCHES = true;
-  FUSEGEN_ELEMENT(conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward3(in[0], in[1], in[2], p.of_row, p.of_row1, p.joined, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward3(in[0], in[1], in[2], p.of_row, p.of_row1,
+      p.joined, p.of_row2, p.of_row3, out))
 };
 struct Backward : Rows<3, 2, 0, BackwardValues, Backward1, Backward2, Backward3> {
   FUSEGEN_VALUES()
@@ -174,7 +180,8 @@ struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, Forward2, Forward3> {
   static constexpr bool ONCE_A_ROW = true;
 };
 template <typename M>
-HOST_DEVICE void conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward3(M grad, M x, M conv_transpose_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> joined, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward3(M grad, M x, M conv_transpose_bias,
+    OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> joined, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M t4 = exp(x_with_bias - of_row);
   const M grad_t8 = grad / M(6);
@@ -198,11 +205,13 @@ struct Backward2 : Reduces<BackwardValues, READS<1, 2>, Added> {
               p.of_row1 = made[1];
               p.of_row2 = made[2];
               p.of_row3 = made[3])
-  FUSEGEN_MADE(p.row_sum = from.row_sum; p.joined = from.joined; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum = from.row_sum; p.joined = from.joined; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2;
+      p.of_row3 = from.of_row3)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward3(in[0], in[1], in[2], p.of_row, p.of_row1, p.joined, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward3(in[0], in[1], in[2], p.of_row, p.of_row1,
+      p.joined, p.of_row2, p.of_row3, out))
 };
 struct Backward : Rows<3, 2, 0, BackwardValues, Backward1, Backward2, Backward3> {
   FUSEGEN_VALUES()
@@ -219,7 +228,11 @@ FUSEGEN_BROADCASTING_KERNELS(conv_transpose3d_logsumexp_silu_shift_clamp_gated)
 def gated_eager(x, conv_transpose_bias):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     x_with_bias = x + conv_transpose_bias
-    joined = torch.log(torch.sum(torch.exp(x_with_bias - torch.where(torch.abs(torch.amax(x_with_bias, 1, keepdim=True).detach()) < 1.0715086071862673e+301, torch.amax(x_with_bias, 1, keepdim=True).detach(), 0)), 1, keepdim=True)) + torch.where(torch.abs(torch.amax(x_with_bias, 1, keepdim=True).detach()) < 1.0715086071862673e+301, torch.amax(x_with_bias, 1, keepdim=True).detach(), 0)
+    joined = torch.log(torch.sum(torch.exp(x_with_bias - torch.where(
+        torch.abs(torch.amax(x_with_bias, 1, keepdim=True).detach()) < 1.0715086071862673e+301,
+        torch.amax(x_with_bias, 1, keepdim=True).detach(), 0)), 1, keepdim=True)) + torch.where(
+        torch.abs(torch.amax(x_with_bias, 1, keepdim=True).detach()) < 1.0715086071862673e+301,
+        torch.amax(x_with_bias, 1, keepdim=True).detach(), 0)
     sigmoid_x = joined + 3
     return joined * torch.sigmoid(sigmoid_x) / 6
 
@@ -239,8 +252,9 @@ def conv_transpose3d_logsumexp_silu_shift_clamp_gated(
 ) -> Tensor:
     """y = joined · sigmoid(joined + 3) / 6,  x = x + conv_transpose_bias,  joined = logsumexp(x)
 
-    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions
+    of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -320,7 +334,7 @@ def conv_transpose3d_logsumexp_silu_shift_clamp(
     """y = min(max(x - bias, -1), 1)
 
     Shape: x, bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
@@ -333,7 +347,8 @@ class ConvTranspose3dLogsumexpSiluShiftClamp(nn.Module):
 
     conv_transpose3d_logsumexp_silu_shift_clamp = KERNELS
 
-    def __init__(self, in_channels=3, out_channels=16, kernel_size=3, stride=2, padding=1, bias_shape=(1, 1, 1, 1)) -> None:
+    def __init__(self, in_channels=3, out_channels=16, kernel_size=3, stride=2, padding=1,
+        bias_shape=(1, 1, 1, 1)) -> None:
         super().__init__()
         self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding)
         self.bias = nn.Parameter(torch.randn(1, 1, 1, 1))
@@ -342,8 +357,10 @@ class ConvTranspose3dLogsumexpSiluShiftClamp(nn.Module):
         x, conv_transpose_bias = GATED_KERNELS.without_bias(self.conv_transpose, x)
         x = conv_transpose3d_logsumexp_silu_shift_clamp_gated(x, conv_transpose_bias)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose3d_logsumexp_silu_shift_clamp.conv_transpose3d_logsumexp_silu_shift_clamp_cuda(x, self.bias)
-        return self.conv_transpose3d_logsumexp_silu_shift_clamp.conv_transpose3d_logsumexp_silu_shift_clamp_cpu(x, self.bias)
+            return self.conv_transpose3d_logsumexp_silu_shift_clamp.conv_transpose3d_logsumexp_silu_shift_clamp_cuda(x,
+                self.bias)
+        return self.conv_transpose3d_logsumexp_silu_shift_clamp.conv_transpose3d_logsumexp_silu_shift_clamp_cpu(x,
+            self.bias)
 
 
 ModelNew = ConvTranspose3dLogsumexpSiluShiftClamp

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._runtime import Activation, Sources
 
-__all__ = ["ConvTranspose3dLowerBoundDivide", "ModelNew", "conv_transpose3d_lower_bound_divide", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose3dLowerBoundDivide", "ModelNew", "conv_transpose3d_lower_bound_divide", "get_init_inputs",
+    "get_inputs"]
 
 SHARED_SOURCE = r"""
 // The scalars of the formula, from those of a call.
@@ -48,7 +49,8 @@ HOST_DEVICE M conv_transpose3d_lower_bound_divide_forward(M x, M conv_transpose_
 // From grad, the gradient of y, and x and conv_transpose_bias: the gradients of x and conv_transpose_bias.
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
-HOST_DEVICE void conv_transpose3d_lower_bound_divide_backward(M grad, M x, M conv_transpose_bias, M min_value, M divisor, M* out) {
+HOST_DEVICE void conv_transpose3d_lower_bound_divide_backward(M grad, M x, M conv_transpose_bias, M min_value,
+    M divisor, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M grad_step1 = grad * reciprocal(divisor);
   const M grad_x_with_bias = x_with_bias == min_value ? grad_step1 * M(0.5) : grad_step1;
@@ -85,7 +87,8 @@ HOST_DEVICE M conv_transpose3d_lower_bound_divide_forward(M x, M conv_transpose_
 }
 
 template <typename M>
-HOST_DEVICE void conv_transpose3d_lower_bound_divide_backward(M grad, M x, M conv_transpose_bias, M min_value, M divisor, M* out) {
+HOST_DEVICE void conv_transpose3d_lower_bound_divide_backward(M grad, M x, M conv_transpose_bias, M min_value,
+    M divisor, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M grad_step1 = grad / divisor;
   const M grad_x_with_bias = x_with_bias == min_value ? grad_step1 / M(2) : grad_step1;
@@ -127,7 +130,7 @@ def conv_transpose3d_lower_bound_divide(
     """x = x + conv_transpose_bias,  x = max(x, min_value),  y = x / divisor
 
     Shape: x, conv_transpose_bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if min_value.__class__ is not float:
@@ -144,7 +147,8 @@ class ConvTranspose3dLowerBoundDivide(nn.Module):
 
     conv_transpose3d_lower_bound_divide = KERNELS
 
-    def __init__(self, in_channels=64, out_channels=128, kernel_size=3, stride=2, padding=1, min_value=-1.0, divisor=2.0) -> None:
+    def __init__(self, in_channels=64, out_channels=128, kernel_size=3, stride=2, padding=1, min_value=-1.0,
+        divisor=2.0) -> None:
         super().__init__()
         self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding)
         self.min_value = min_value
@@ -154,8 +158,10 @@ class ConvTranspose3dLowerBoundDivide(nn.Module):
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         out = KERNELS.reused(self.conv_transpose, x, conv_transpose_bias)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose3d_lower_bound_divide.conv_transpose3d_lower_bound_divide_cuda(x, conv_transpose_bias, self.min_value, self.divisor, out=out)
-        return self.conv_transpose3d_lower_bound_divide.conv_transpose3d_lower_bound_divide_cpu(x, conv_transpose_bias, self.min_value, self.divisor, out=out)
+            return self.conv_transpose3d_lower_bound_divide.conv_transpose3d_lower_bound_divide_cuda(x,
+                conv_transpose_bias, self.min_value, self.divisor, out=out)
+        return self.conv_transpose3d_lower_bound_divide.conv_transpose3d_lower_bound_divide_cpu(x, conv_transpose_bias,
+            self.min_value, self.divisor, out=out)
 
     def extra_repr(self) -> str:
         return f"min_value={self.min_value}, divisor={self.divisor}"

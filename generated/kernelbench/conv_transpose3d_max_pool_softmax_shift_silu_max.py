@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["ConvTranspose3dMaxPoolSoftmaxShiftSiluMax", "ModelNew", "conv_transpose3d_max_pool_softmax_shift_silu_max", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose3dMaxPoolSoftmaxShiftSiluMax", "ModelNew", "conv_transpose3d_max_pool_softmax_shift_silu_max",
+    "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
 template <typename M>
@@ -28,7 +29,8 @@ HOST_DEVICE double conv_transpose3d_max_pool_softmax_shift_silu_max_forward2_row
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose3d_max_pool_softmax_shift_silu_max_forward3(M x, M subtract, OfRow<M> row_amax, OfRow<M> of_row) {
+HOST_DEVICE M conv_transpose3d_max_pool_softmax_shift_silu_max_forward3(M x, M subtract, OfRow<M> row_amax,
+    OfRow<M> of_row) {
   const M silu_x = exp_below(x - row_amax) * of_row - subtract;
   return silu_x * sigmoid(silu_x);
 }
@@ -48,7 +50,8 @@ struct Forward2 : Reduces<ForwardValues, READS<0>, Added> {
   FUSEGEN_MADE(p.row_sum = from.row_sum; p.of_row = from.of_row)
 };
 struct Forward3 : Reduces<ForwardValues, READS<0, 1>, Largest> {
-  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_max_pool_softmax_shift_silu_max_forward3(in[0], in[1], p.row_amax, p.of_row))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_max_pool_softmax_shift_silu_max_forward3(in[0], in[1], p.row_amax,
+      p.of_row))
   FUSEGEN_ROW(p.row_amax1 = r[0])
   FUSEGEN_MADE(p.row_amax1 = from.row_amax1)
 };
@@ -64,7 +67,8 @@ HOST_DEVICE double conv_transpose3d_max_pool_softmax_shift_silu_max_backward2_ro
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose3d_max_pool_softmax_shift_silu_max_backward3(M x, M subtract, OfRow<M> row_amax, OfRow<M> of_row1) {
+HOST_DEVICE M conv_transpose3d_max_pool_softmax_shift_silu_max_backward3(M x, M subtract, OfRow<M> row_amax,
+    OfRow<M> of_row1) {
   const M t2 = exp_below(x - row_amax);
   const M silu_x = t2 * of_row1 - subtract;
   const Promoted<M> t4 = sigmoid(silu_x);
@@ -72,7 +76,8 @@ HOST_DEVICE M conv_transpose3d_max_pool_softmax_shift_silu_max_backward3(M x, M 
   return t5;
 }
 template <typename M>
-HOST_DEVICE M conv_transpose3d_max_pool_softmax_shift_silu_max_backward4(M x, M subtract, OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> row_amax1) {
+HOST_DEVICE M conv_transpose3d_max_pool_softmax_shift_silu_max_backward4(M x, M subtract, OfRow<M> row_amax,
+    OfRow<M> of_row1, OfRow<M> row_amax1) {
   const M t2 = exp_below(x - row_amax);
   const M silu_x = t2 * of_row1 - subtract;
   const Promoted<M> t4 = sigmoid(silu_x);
@@ -83,7 +88,8 @@ HOST_DEVICE double conv_transpose3d_max_pool_softmax_shift_silu_max_backward4_ro
   return reciprocal(row_sum1);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose3d_max_pool_softmax_shift_silu_max_backward5(M grad, M x, M subtract, OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> row_amax1, OfRow<M> of_row2) {
+HOST_DEVICE M conv_transpose3d_max_pool_softmax_shift_silu_max_backward5(M grad, M x, M subtract, OfRow<M> row_amax,
+    OfRow<M> of_row1, OfRow<M> row_amax1, OfRow<M> of_row2) {
   const M t2 = exp_below(x - row_amax);
   const M silu_x = t2 * of_row1 - subtract;
   const Promoted<M> t4 = sigmoid(silu_x);
@@ -96,7 +102,8 @@ HOST_DEVICE double conv_transpose3d_max_pool_softmax_shift_silu_max_backward5_ro
   return -(row_sum2 * (of_row1 * of_row1));
 }
 template <typename M>
-HOST_DEVICE void conv_transpose3d_max_pool_softmax_shift_silu_max_backward6(M grad, M x, M subtract, OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> row_amax1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv_transpose3d_max_pool_softmax_shift_silu_max_backward6(M grad, M x, M subtract, OfRow<M> row_amax,
+    OfRow<M> of_row1, OfRow<M> row_amax1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M t2 = exp_below(x - row_amax);
   const M silu_x = t2 * of_row1 - subtract;
   const Promoted<M> t4 = sigmoid(silu_x);
@@ -122,25 +129,29 @@ struct Backward2 : Reduces<BackwardValues, READS<1>, Added> {
   FUSEGEN_MADE(p.row_sum = from.row_sum; p.of_row1 = from.of_row1)
 };
 struct Backward3 : Reduces<BackwardValues, READS<1, 2>, Largest> {
-  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_max_pool_softmax_shift_silu_max_backward3(in[1], in[2], p.row_amax, p.of_row1))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_max_pool_softmax_shift_silu_max_backward3(in[1], in[2], p.row_amax,
+      p.of_row1))
   FUSEGEN_ROW(p.row_amax1 = r[0])
   FUSEGEN_MADE(p.row_amax1 = from.row_amax1)
 };
 struct Backward4 : Reduces<BackwardValues, READS<1, 2>, Added> {
-  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_max_pool_softmax_shift_silu_max_backward4(in[1], in[2], p.row_amax, p.of_row1, p.row_amax1))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_max_pool_softmax_shift_silu_max_backward4(in[1], in[2], p.row_amax,
+      p.of_row1, p.row_amax1))
   FUSEGEN_ROW(p.row_sum1 = r[0];
               p.of_row2 = conv_transpose3d_max_pool_softmax_shift_silu_max_backward4_row(p.row_sum1))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row2 = from.of_row2)
 };
 struct Backward5 : Reduces<BackwardValues, READS<0, 1, 2>, Added> {
-  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_max_pool_softmax_shift_silu_max_backward5(in[0], in[1], in[2], p.row_amax, p.of_row1, p.row_amax1, p.of_row2))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_max_pool_softmax_shift_silu_max_backward5(in[0], in[1], in[2], p.row_amax,
+      p.of_row1, p.row_amax1, p.of_row2))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.of_row3 = conv_transpose3d_max_pool_softmax_shift_silu_max_backward5_row(p.row_sum2, p.of_row1))
   FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.of_row3 = from.of_row3)
 };
 struct Backward6 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv_transpose3d_max_pool_softmax_shift_silu_max_backward6(in[0], in[1], in[2], p.row_amax, p.of_row1, p.row_amax1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_max_pool_softmax_shift_silu_max_backward6(in[0], in[1], in[2], p.row_amax, p.of_row1,
+      p.row_amax1, p.of_row2, p.of_row3, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -193,7 +204,8 @@ FUSEGEN_BROADCASTING_KERNELS(conv_transpose3d_max_pool_softmax_shift_silu_max)
 
 def eager(x, subtract):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
-    silu_x = torch.exp(x - torch.amax(x, 1, keepdim=True).detach()) / torch.sum(torch.exp(x - torch.amax(x, 1, keepdim=True).detach()), 1, keepdim=True) - subtract
+    silu_x = torch.exp(x - torch.amax(x, 1, keepdim=True).detach()) / torch.sum(
+        torch.exp(x - torch.amax(x, 1, keepdim=True).detach()), 1, keepdim=True) - subtract
     return torch.squeeze(torch.amax(nn.functional.silu(silu_x), 1, keepdim=True), 1)
 
 
@@ -205,11 +217,12 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def _conv_transpose3d_max_pool_softmax_shift_silu_max(x: Tensor, subtract: Tensor, *, out: "Tensor | None" = None) -> Tensor:
+def _conv_transpose3d_max_pool_softmax_shift_silu_max(x: Tensor, subtract: Tensor, *,
+    out: "Tensor | None" = None) -> Tensor:
     """y = amax(silu(softmax(x) - along(subtract, 1)))
 
     Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -218,7 +231,8 @@ def _conv_transpose3d_max_pool_softmax_shift_silu_max(x: Tensor, subtract: Tenso
     return KERNELS.run(x, subtract)
 
 
-def conv_transpose3d_max_pool_softmax_shift_silu_max(x: Tensor, subtract: Tensor, *, out: "Tensor | None" = None) -> Tensor:
+def conv_transpose3d_max_pool_softmax_shift_silu_max(x: Tensor, subtract: Tensor, *,
+    out: "Tensor | None" = None) -> Tensor:
     """y = amax(silu(softmax(x) - along(subtract, 1)))"""
     return _conv_transpose3d_max_pool_softmax_shift_silu_max(x, KERNELS.along("subtract", subtract, x, 1), out=out)
 
@@ -233,7 +247,8 @@ class ConvTranspose3dMaxPoolSoftmaxShiftSiluMax(nn.Module):
         pool_stride=2, pool_padding=0,
     ) -> None:
         super().__init__()
-        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding, output_padding=output_padding)
+        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding,
+            output_padding=output_padding)
         self.max_pool = nn.MaxPool3d(kernel_size=pool_kernel_size, stride=pool_stride, padding=pool_padding)
         self.subtract = nn.Parameter(torch.randn(out_channels))
 
@@ -241,8 +256,10 @@ class ConvTranspose3dMaxPoolSoftmaxShiftSiluMax(nn.Module):
         x = self.conv_transpose(x)
         x = self.max_pool(x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose3d_max_pool_softmax_shift_silu_max.conv_transpose3d_max_pool_softmax_shift_silu_max_cuda(x, KERNELS.along("subtract", self.subtract, x, 1))
-        return self.conv_transpose3d_max_pool_softmax_shift_silu_max.conv_transpose3d_max_pool_softmax_shift_silu_max_cpu(x, KERNELS.along("subtract", self.subtract, x, 1))
+            return self.conv_transpose3d_max_pool_softmax_shift_silu_max.conv_transpose3d_max_pool_softmax_shift_silu_max_cuda(
+                x, KERNELS.along("subtract", self.subtract, x, 1))
+        return self.conv_transpose3d_max_pool_softmax_shift_silu_max.conv_transpose3d_max_pool_softmax_shift_silu_max_cpu(
+            x, KERNELS.along("subtract", self.subtract, x, 1))
 
 
 ModelNew = ConvTranspose3dMaxPoolSoftmaxShiftSiluMax

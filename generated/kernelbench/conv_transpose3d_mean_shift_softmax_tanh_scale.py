@@ -9,7 +9,8 @@
 # averaged. Gradient: one loop over the elements of a row.
 # Forward: 3 loops over the elements of a row.
 # Gradient: 4 loops over the elements of a row.
-# Its evidence, once certified, lies beside it in conv_transpose3d_mean_shift_softmax_tanh_scale.certificate.txt and conv_transpose3d_mean_shift_softmax_tanh_scale.averaged.certificate.txt.
+# Its evidence, once certified, lies beside it in conv_transpose3d_mean_shift_softmax_tanh_scale.certificate.txt and
+# conv_transpose3d_mean_shift_softmax_tanh_scale.averaged.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
@@ -20,7 +21,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["ConvTranspose3dMeanShiftSoftmaxTanhScale", "ModelNew", "conv_transpose3d_mean_shift_softmax_tanh_scale", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose3dMeanShiftSoftmaxTanhScale", "ModelNew", "conv_transpose3d_mean_shift_softmax_tanh_scale",
+    "get_init_inputs", "get_inputs"]
 
 AVERAGED_SHARED_SOURCE = r"""
 template <typename M>
@@ -28,7 +30,8 @@ HOST_DEVICE M conv_transpose3d_mean_shift_softmax_tanh_scale_averaged_forward1(M
   const M x_with_bias = x + conv_transpose_bias;
   return x_with_bias;
 }
-HOST_DEVICE double conv_transpose3d_mean_shift_softmax_tanh_scale_averaged_forward1_row(double row_sum, double row_share) {
+HOST_DEVICE double conv_transpose3d_mean_shift_softmax_tanh_scale_averaged_forward1_row(double row_sum,
+    double row_share) {
   return row_sum * row_share;
 }
 // Sums and values of a row are in double, so that a result is rounded once.
@@ -115,8 +118,9 @@ def conv_transpose3d_mean_shift_softmax_tanh_scale_averaged(
 ) -> Tensor:
     """y = mean(x),  x = x + conv_transpose_bias
 
-    Shape: x whose rows are dimension 2; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are dimension 2; the others broadcast to it. The result is one value a row, with the dimensions
+    of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -140,7 +144,8 @@ HOST_DEVICE double conv_transpose3d_mean_shift_softmax_tanh_scale_forward2_row(d
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose3d_mean_shift_softmax_tanh_scale_forward3(M x, M bias, OfRow<M> row_amax, OfRow<M> of_row, OfRow<M> scaling_factor) {
+HOST_DEVICE M conv_transpose3d_mean_shift_softmax_tanh_scale_forward3(M x, M bias, OfRow<M> row_amax, OfRow<M> of_row,
+    OfRow<M> scaling_factor) {
   const M softmax_input = x + bias;
   return tanh(exp_below(softmax_input - row_amax) * of_row) * scaling_factor;
 }
@@ -160,7 +165,8 @@ struct Forward2 : Reduces<ForwardValues, READS<0, 1>, Added> {
 };
 struct Forward3 : Stores<ForwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_mean_shift_softmax_tanh_scale_forward3(in[0], in[1], p.row_amax, p.of_row, p.scaling_factor))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_mean_shift_softmax_tanh_scale_forward3(in[0], in[1], p.row_amax, p.of_row,
+      p.scaling_factor))
 };
 template <typename M>
 HOST_DEVICE M conv_transpose3d_mean_shift_softmax_tanh_scale_backward1(M x, M bias) {
@@ -177,7 +183,8 @@ HOST_DEVICE double conv_transpose3d_mean_shift_softmax_tanh_scale_backward2_row(
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose3d_mean_shift_softmax_tanh_scale_backward3(M grad, M x, M bias, OfRow<M> row_amax, OfRow<M> scaling_factor, OfRow<M> of_row1) {
+HOST_DEVICE M conv_transpose3d_mean_shift_softmax_tanh_scale_backward3(M grad, M x, M bias, OfRow<M> row_amax,
+    OfRow<M> scaling_factor, OfRow<M> of_row1) {
   const M softmax_input = x + bias;
   const M t2 = exp_below(softmax_input - row_amax);
   const Promoted<M> grad_t3 = grad * scaling_factor * tanh_slope(t2 * of_row1);
@@ -187,7 +194,8 @@ HOST_DEVICE double conv_transpose3d_mean_shift_softmax_tanh_scale_backward3_row(
   return -(row_sum1 * (of_row1 * of_row1));
 }
 template <typename M>
-HOST_DEVICE void conv_transpose3d_mean_shift_softmax_tanh_scale_backward4(M grad, M x, M bias, OfRow<M> row_amax, OfRow<M> scaling_factor, OfRow<M> of_row1, OfRow<M> of_row2, M* out) {
+HOST_DEVICE void conv_transpose3d_mean_shift_softmax_tanh_scale_backward4(M grad, M x, M bias, OfRow<M> row_amax,
+    OfRow<M> scaling_factor, OfRow<M> of_row1, OfRow<M> of_row2, M* out) {
   const M softmax_input = x + bias;
   const M t2 = exp_below(softmax_input - row_amax);
   const Promoted<M> grad_t3 = grad * scaling_factor * tanh_slope(t2 * of_row1);
@@ -209,14 +217,16 @@ struct Backward2 : Reduces<BackwardValues, READS<1, 2>, Added> {
   FUSEGEN_MADE(p.row_sum = from.row_sum; p.of_row1 = from.of_row1)
 };
 struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2>, Added> {
-  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_mean_shift_softmax_tanh_scale_backward3(in[0], in[1], in[2], p.row_amax, p.scaling_factor, p.of_row1))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_mean_shift_softmax_tanh_scale_backward3(in[0], in[1], in[2], p.row_amax,
+      p.scaling_factor, p.of_row1))
   FUSEGEN_ROW(p.row_sum1 = r[0];
               p.of_row2 = conv_transpose3d_mean_shift_softmax_tanh_scale_backward3_row(p.row_sum1, p.of_row1))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row2 = from.of_row2)
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv_transpose3d_mean_shift_softmax_tanh_scale_backward4(in[0], in[1], in[2], p.row_amax, p.scaling_factor, p.of_row1, p.of_row2, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_mean_shift_softmax_tanh_scale_backward4(in[0], in[1], in[2], p.row_amax,
+      p.scaling_factor, p.of_row1, p.of_row2, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -271,7 +281,8 @@ FUSEGEN_BROADCASTING_KERNELS(conv_transpose3d_mean_shift_softmax_tanh_scale)
 def eager(x, bias, scaling_factor):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     softmax_input = x + bias
-    tanh_x = torch.exp(softmax_input - torch.amax(softmax_input, 1, keepdim=True).detach()) / torch.sum(torch.exp(softmax_input - torch.amax(softmax_input, 1, keepdim=True).detach()), 1, keepdim=True)
+    tanh_x = torch.exp(softmax_input - torch.amax(softmax_input, 1, keepdim=True).detach()) / torch.sum(
+        torch.exp(softmax_input - torch.amax(softmax_input, 1, keepdim=True).detach()), 1, keepdim=True)
     return torch.tanh(tanh_x) * scaling_factor
 
 
@@ -291,7 +302,7 @@ def conv_transpose3d_mean_shift_softmax_tanh_scale(
     """y = tanh(softmax(x + bias)) · scaling_factor
 
     Shape: x whose rows are dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -317,8 +328,10 @@ class ConvTranspose3dMeanShiftSoftmaxTanhScale(nn.Module):
         x, conv_transpose_bias = AVERAGED_KERNELS.without_bias(self.conv_transpose, x)
         x = conv_transpose3d_mean_shift_softmax_tanh_scale_averaged(x, conv_transpose_bias)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose3d_mean_shift_softmax_tanh_scale.conv_transpose3d_mean_shift_softmax_tanh_scale_cuda(x, self.bias, self.scaling_factor)
-        return self.conv_transpose3d_mean_shift_softmax_tanh_scale.conv_transpose3d_mean_shift_softmax_tanh_scale_cpu(x, self.bias, self.scaling_factor)
+            return self.conv_transpose3d_mean_shift_softmax_tanh_scale.conv_transpose3d_mean_shift_softmax_tanh_scale_cuda(
+                x, self.bias, self.scaling_factor)
+        return self.conv_transpose3d_mean_shift_softmax_tanh_scale.conv_transpose3d_mean_shift_softmax_tanh_scale_cpu(x,
+            self.bias, self.scaling_factor)
 
     def extra_repr(self) -> str:
         return f"scaling_factor={self.scaling_factor}"

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["ConvTranspose3dReluGroupNorm", "ModelNew", "conv_transpose3d_relu_group_norm", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose3dReluGroupNorm", "ModelNew", "conv_transpose3d_relu_group_norm", "get_init_inputs",
+    "get_inputs"]
 
 SHARED_SOURCE = r"""
 template <typename M>
@@ -39,11 +40,13 @@ HOST_DEVICE M conv_transpose3d_relu_group_norm_forward2(M x, OfRow<M> of_row) {
   const M mean_input = square(centred);
   return mean_input;
 }
-HOST_DEVICE double conv_transpose3d_relu_group_norm_forward2_row(double row_sum1, double row_share, double group_norm_eps) {
+HOST_DEVICE double conv_transpose3d_relu_group_norm_forward2_row(double row_sum1, double row_share,
+    double group_norm_eps) {
   return rsqrt(row_sum1 * row_share + group_norm_eps);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose3d_relu_group_norm_forward3(M x, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1) {
+HOST_DEVICE M conv_transpose3d_relu_group_norm_forward3(M x, M group_norm_weight, M group_norm_bias, OfRow<M> of_row,
+    OfRow<M> of_row1) {
   const M u = relu(x);
   const M centred = u - of_row;
   const M normed = centred * of_row1 * group_norm_weight + group_norm_bias;
@@ -86,14 +89,16 @@ HOST_DEVICE void conv_transpose3d_relu_group_norm_backward2(M grad, M x, M group
   out[0] = mean_input;
   out[1] = grad_t3 * centred;
 }
-HOST_DEVICE void conv_transpose3d_relu_group_norm_backward2_row(double row_sum1, double row_share, double group_norm_eps, double row_sum2, double row_sum3, double* out) {
+HOST_DEVICE void conv_transpose3d_relu_group_norm_backward2_row(double row_sum1, double row_share,
+    double group_norm_eps, double row_sum2, double row_sum3, double* out) {
   const double of_row1 = rsqrt(row_sum1 * row_share + group_norm_eps);
   out[0] = of_row1;
   out[1] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[2] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void conv_transpose3d_relu_group_norm_backward3(M grad, M x, M group_norm_weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv_transpose3d_relu_group_norm_backward3(M grad, M x, M group_norm_weight, OfRow<M> of_row,
+    OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M u = relu(x);
   const M centred = u - of_row;
   const M grad_t3 = grad * group_norm_weight;
@@ -117,15 +122,18 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added> {
   FUSEGEN_ROW(p.row_sum1 = r[0];
               p.row_sum2 = r[1];
               double made[3];
-              conv_transpose3d_relu_group_norm_backward2_row(p.row_sum1, p.row_share, p.group_norm_eps, p.row_sum2, p.row_sum3, made);
+              conv_transpose3d_relu_group_norm_backward2_row(p.row_sum1, p.row_share, p.group_norm_eps, p.row_sum2,
+                  p.row_sum3, made);
               p.of_row1 = made[0];
               p.of_row2 = made[1];
               p.of_row3 = made[2])
-  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1;
+      p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 3> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv_transpose3d_relu_group_norm_backward3(in[0], in[1], in[2], p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_relu_group_norm_backward3(in[0], in[1], in[2], p.of_row, p.of_row1, p.of_row2,
+      p.of_row3, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -178,7 +186,8 @@ def eager(x, group_norm_weight, group_norm_bias, group_norm_eps):
     u = nn.functional.relu(x)
     centred = u - torch.sum(u, tuple(range(2, x.dim())), keepdim=True) / row_length
     mean_input = centred ** 2
-    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length + group_norm_eps) * group_norm_weight + group_norm_bias
+    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length
+        + group_norm_eps) * group_norm_weight + group_norm_bias
     return normed
 
 
@@ -196,10 +205,12 @@ def _conv_transpose3d_relu_group_norm(
     x: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor, group_norm_eps: float = 1e-05, groups: int = 8, *,
     out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = normed,  u = relu(x),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
+    """y = normed,  u = relu(x),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) ·
+    along(group_norm_weight, 1) + along(group_norm_bias, 1)
 
-    Shape: x whose rows are a part of dimension 1, of groups, and all behind it; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are a part of dimension 1, of groups, and all behind it; the others broadcast to it. The result
+    is of the shape of the tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -214,8 +225,10 @@ def conv_transpose3d_relu_group_norm(
     x: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor, group_norm_eps: float = 1e-05, groups: int = 8, *,
     out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = normed,  u = relu(x),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)"""
-    return _conv_transpose3d_relu_group_norm(x, KERNELS.along("group_norm_weight", group_norm_weight, x, 1), KERNELS.along("group_norm_bias", group_norm_bias, x, 1), group_norm_eps, groups, out=out)
+    """y = normed,  u = relu(x),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) ·
+    along(group_norm_weight, 1) + along(group_norm_bias, 1)"""
+    return _conv_transpose3d_relu_group_norm(x, KERNELS.along("group_norm_weight", group_norm_weight, x, 1),
+        KERNELS.along("group_norm_bias", group_norm_bias, x, 1), group_norm_eps, groups, out=out)
 
 
 class ConvTranspose3dReluGroupNorm(nn.Module):
@@ -232,8 +245,12 @@ class ConvTranspose3dReluGroupNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv_transpose(x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose3d_relu_group_norm.conv_transpose3d_relu_group_norm_cuda(x, KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1), KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.groups)
-        return self.conv_transpose3d_relu_group_norm.conv_transpose3d_relu_group_norm_cpu(x, KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1), KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.groups)
+            return self.conv_transpose3d_relu_group_norm.conv_transpose3d_relu_group_norm_cuda(x,
+                KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1),
+                KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.groups)
+        return self.conv_transpose3d_relu_group_norm.conv_transpose3d_relu_group_norm_cpu(x,
+            KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1),
+            KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.groups)
 
     def extra_repr(self) -> str:
         return f"groups={self.groups}"

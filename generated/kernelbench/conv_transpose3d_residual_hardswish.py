@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._runtime import Activation, Sources
 
-__all__ = ["ConvTranspose3dResidualHardswish", "ModelNew", "conv_transpose3d_residual_hardswish", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose3dResidualHardswish", "ModelNew", "conv_transpose3d_residual_hardswish", "get_init_inputs",
+    "get_inputs"]
 
 CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
@@ -35,7 +36,8 @@ HOST_DEVICE M conv_transpose3d_residual_hardswish_forward(M x, M add_input, M co
   return finite_step1 * (finite_step1 * relu6(finite_step1 + M(3)) * M(0.16666666666666666));
 }
 
-// From grad, the gradient of y, and x and add_input and conv_transpose_bias: the common gradient of x and add_input; the gradient of conv_transpose_bias.
+// From grad, the gradient of y, and x and add_input and conv_transpose_bias: the common gradient of x and add_input;
+// the gradient of conv_transpose_bias.
 // Kink at the input: t ≤ 0 is step1 ≤ -3.
 // Kink at the input: t ≥ 6 is step1 ≥ 3.
 template <typename M>
@@ -134,7 +136,7 @@ def conv_transpose3d_residual_hardswish(
     """x = x + conv_transpose_bias,  x = x + add_input,  y = x · hardswish(x)
 
     Shape: x, add_input, conv_transpose_bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
@@ -152,15 +154,18 @@ class ConvTranspose3dResidualHardswish(nn.Module):
         bias_shape=(64, 1, 1, 1, 1),
     ) -> None:
         super().__init__()
-        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding, output_padding=output_padding)
+        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding,
+            output_padding=output_padding)
         self.bias = nn.Parameter(torch.randn(bias_shape))
 
     def forward(self, x: Tensor, add_input: Tensor) -> Tensor:
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         out = KERNELS.reused(self.conv_transpose, x, add_input, conv_transpose_bias)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose3d_residual_hardswish.conv_transpose3d_residual_hardswish_cuda(x, add_input, conv_transpose_bias, out=out)
-        return self.conv_transpose3d_residual_hardswish.conv_transpose3d_residual_hardswish_cpu(x, add_input, conv_transpose_bias, out=out)
+            return self.conv_transpose3d_residual_hardswish.conv_transpose3d_residual_hardswish_cuda(x, add_input,
+                conv_transpose_bias, out=out)
+        return self.conv_transpose3d_residual_hardswish.conv_transpose3d_residual_hardswish_cpu(x, add_input,
+            conv_transpose_bias, out=out)
 
 
 ModelNew = ConvTranspose3dResidualHardswish

@@ -25,7 +25,8 @@ from .._runtime import Activation, Sources
 __all__ = ["ConvTranspose3dResiduals", "ModelNew", "conv_transpose3d_residuals", "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
-// x = x + conv_transpose_bias,  original = detach(x),  x = x + bias,  x = x + original,  x = x · original,  y = x + original
+// x = x + conv_transpose_bias,  original = detach(x),  x = x + bias,  x = x + original,  x = x · original,  y = x +
+// original
 // Stopped gradient: detach(x_with_bias) is x_with_bias.
 template <typename M>
 HOST_DEVICE M conv_transpose3d_residuals_forward(M x, M conv_transpose_bias, M bias) {
@@ -36,7 +37,8 @@ HOST_DEVICE M conv_transpose3d_residuals_forward(M x, M conv_transpose_bias, M b
   return x_with_bias == -M(INFINITY) ? M(INFINITY) + M(0) * bias : step3 + x_with_bias;
 }
 
-// From grad, the gradient of y, and x and conv_transpose_bias and bias: the gradients of x and conv_transpose_bias and bias.
+// From grad, the gradient of y, and x and conv_transpose_bias and bias: the gradients of x and conv_transpose_bias and
+// bias.
 template <typename M>
 HOST_DEVICE void conv_transpose3d_residuals_backward(M grad, M x, M conv_transpose_bias, M bias, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
@@ -103,10 +105,11 @@ def conv_transpose3d_residuals(
     x: "Tensor | None" = None, conv_transpose_bias: "Tensor | None" = None, bias: "Tensor | None" = None, *,
     out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
-    """x = x + conv_transpose_bias,  original = detach(x),  x = x + bias,  x = x + original,  x = x · original,  y = x + original
+    """x = x + conv_transpose_bias,  original = detach(x),  x = x + bias,  x = x + original,  x = x · original,  y = x +
+    original
 
     Shape: x, conv_transpose_bias, bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
@@ -124,15 +127,18 @@ class ConvTranspose3dResiduals(nn.Module):
         bias_shape=(64, 1, 1, 1),
     ) -> None:
         super().__init__()
-        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding, output_padding=output_padding)
+        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding,
+            output_padding=output_padding)
         self.bias = nn.Parameter(torch.randn(bias_shape))
 
     def forward(self, x: Tensor) -> Tensor:
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         out = KERNELS.reused(self.conv_transpose, x, conv_transpose_bias, self.bias)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose3d_residuals.conv_transpose3d_residuals_cuda(x, conv_transpose_bias, self.bias, out=out)
-        return self.conv_transpose3d_residuals.conv_transpose3d_residuals_cpu(x, conv_transpose_bias, self.bias, out=out)
+            return self.conv_transpose3d_residuals.conv_transpose3d_residuals_cuda(x, conv_transpose_bias, self.bias,
+                out=out)
+        return self.conv_transpose3d_residuals.conv_transpose3d_residuals_cpu(x, conv_transpose_bias, self.bias,
+            out=out)
 
 
 ModelNew = ConvTranspose3dResiduals

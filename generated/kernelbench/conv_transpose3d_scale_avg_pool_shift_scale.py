@@ -17,14 +17,17 @@ from torch import Tensor, nn
 
 from .._runtime import Windows, Sources
 
-__all__ = ["ConvTranspose3dScaleAvgPoolShiftScale", "ModelNew", "conv_transpose3d_scale_avg_pool_shift_scale", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose3dScaleAvgPoolShiftScale", "ModelNew", "conv_transpose3d_scale_avg_pool_shift_scale",
+    "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
-HOST_DEVICE double conv_transpose3d_scale_avg_pool_shift_scale_front(double x, double conv_transpose_bias, double scale1) {
+HOST_DEVICE double conv_transpose3d_scale_avg_pool_shift_scale_front(double x, double conv_transpose_bias,
+    double scale1) {
   const double x_with_bias = x + conv_transpose_bias;
   return x_with_bias * scale1;
 }
-HOST_DEVICE void conv_transpose3d_scale_avg_pool_shift_scale_front_gradient(double grad, double x, double conv_transpose_bias, double scale1, double* out) {
+HOST_DEVICE void conv_transpose3d_scale_avg_pool_shift_scale_front_gradient(double grad, double x,
+    double conv_transpose_bias, double scale1, double* out) {
   const double x_with_bias = x + conv_transpose_bias;
   const double grad_x_with_bias = grad * scale1;
   out[0] = out[1] = grad_x_with_bias;
@@ -36,10 +39,12 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-HOST_DEVICE double conv_transpose3d_scale_avg_pool_shift_scale_behind(double pooled, double bias, double scale2, double row_length) {
+HOST_DEVICE double conv_transpose3d_scale_avg_pool_shift_scale_behind(double pooled, double bias, double scale2,
+    double row_length) {
   return (pooled * reciprocal(row_length) + bias) * scale2;
 }
-HOST_DEVICE void conv_transpose3d_scale_avg_pool_shift_scale_behind_gradient(double grad, double pooled, double bias, double scale2, double row_length, double* out) {
+HOST_DEVICE void conv_transpose3d_scale_avg_pool_shift_scale_behind_gradient(double grad, double pooled, double bias,
+    double scale2, double row_length, double* out) {
   const double grad_t2 = grad * scale2;
   out[0] = grad_t2 * reciprocal(row_length);
   out[1] = grad_t2;
@@ -57,7 +62,8 @@ struct Own : Pooling<5, 0, Added> {
   FUSEGEN_FRONT(conv_transpose3d_scale_avg_pool_shift_scale_front(t[0], t[1], t[2]))
   FUSEGEN_BEHIND(conv_transpose3d_scale_avg_pool_shift_scale_behind(pooled, t[3], t[4], length))
   FUSEGEN_FRONT_GRADIENT(conv_transpose3d_scale_avg_pool_shift_scale_front_gradient(grad, t[0], t[1], t[2], out))
-  FUSEGEN_BEHIND_GRADIENT(conv_transpose3d_scale_avg_pool_shift_scale_behind_gradient(grad, pooled, t[3], t[4], length, out))
+  FUSEGEN_BEHIND_GRADIENT(conv_transpose3d_scale_avg_pool_shift_scale_behind_gradient(grad, pooled, t[3], t[4], length,
+      out))
 };
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
@@ -68,10 +74,12 @@ CPU_SOURCE = r"""
 #include "cpu/windows.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-HOST_DEVICE double conv_transpose3d_scale_avg_pool_shift_scale_behind(double pooled, double bias, double scale2, double row_length) {
+HOST_DEVICE double conv_transpose3d_scale_avg_pool_shift_scale_behind(double pooled, double bias, double scale2,
+    double row_length) {
   return (pooled / row_length + bias) * scale2;
 }
-HOST_DEVICE void conv_transpose3d_scale_avg_pool_shift_scale_behind_gradient(double grad, double pooled, double bias, double scale2, double row_length, double* out) {
+HOST_DEVICE void conv_transpose3d_scale_avg_pool_shift_scale_behind_gradient(double grad, double pooled, double bias,
+    double scale2, double row_length, double* out) {
   const double grad_t2 = grad * scale2;
   out[0] = grad_t2 / row_length;
   out[1] = grad_t2;
@@ -89,7 +97,8 @@ struct Own : Pooling<5, 0, Added> {
   FUSEGEN_FRONT(conv_transpose3d_scale_avg_pool_shift_scale_front(t[0], t[1], t[2]))
   FUSEGEN_BEHIND(conv_transpose3d_scale_avg_pool_shift_scale_behind(pooled, t[3], t[4], length))
   FUSEGEN_FRONT_GRADIENT(conv_transpose3d_scale_avg_pool_shift_scale_front_gradient(grad, t[0], t[1], t[2], out))
-  FUSEGEN_BEHIND_GRADIENT(conv_transpose3d_scale_avg_pool_shift_scale_behind_gradient(grad, pooled, t[3], t[4], length, out))
+  FUSEGEN_BEHIND_GRADIENT(conv_transpose3d_scale_avg_pool_shift_scale_behind_gradient(grad, pooled, t[3], t[4], length,
+      out))
 };
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
@@ -122,7 +131,7 @@ def conv_transpose3d_scale_avg_pool_shift_scale(
     """y = (avg_pool3d(x · scale1, kernel_size=2) + bias) · scale2,  x = x + conv_transpose_bias
 
     Shape: x of more than 3 dimensions, the last 3 of which are pooled; bias, scale2 broadcast to the result.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
@@ -148,8 +157,10 @@ class ConvTranspose3dScaleAvgPoolShiftScale(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose3d_scale_avg_pool_shift_scale.conv_transpose3d_scale_avg_pool_shift_scale_cuda(x, conv_transpose_bias, self.scale1, self.bias, self.scale2)
-        return self.conv_transpose3d_scale_avg_pool_shift_scale.conv_transpose3d_scale_avg_pool_shift_scale_cpu(x, conv_transpose_bias, self.scale1, self.bias, self.scale2)
+            return self.conv_transpose3d_scale_avg_pool_shift_scale.conv_transpose3d_scale_avg_pool_shift_scale_cuda(x,
+                conv_transpose_bias, self.scale1, self.bias, self.scale2)
+        return self.conv_transpose3d_scale_avg_pool_shift_scale.conv_transpose3d_scale_avg_pool_shift_scale_cpu(x,
+            conv_transpose_bias, self.scale1, self.bias, self.scale2)
 
 
 ModelNew = ConvTranspose3dScaleAvgPoolShiftScale

@@ -14,7 +14,9 @@
 # normed. Gradient: 2 loops over the elements of a row.
 # Forward: 2 loops over the elements of a row.
 # Gradient: one loop over the elements of a row.
-# Its evidence, once certified, lies beside it in conv_transpose3d_scale_batch_norm_mean.certificate.txt and conv_transpose3d_scale_batch_norm_mean.scaled.certificate.txt and conv_transpose3d_scale_batch_norm_mean.normed.certificate.txt.
+# Its evidence, once certified, lies beside it in conv_transpose3d_scale_batch_norm_mean.certificate.txt and
+# conv_transpose3d_scale_batch_norm_mean.scaled.certificate.txt and
+# conv_transpose3d_scale_batch_norm_mean.normed.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
@@ -25,7 +27,8 @@ from torch import Tensor, nn
 
 from .._runtime import Activation, Channels, Rows, Sources
 
-__all__ = ["ConvTranspose3dScaleBatchNormMean", "ModelNew", "conv_transpose3d_scale_batch_norm_mean", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose3dScaleBatchNormMean", "ModelNew", "conv_transpose3d_scale_batch_norm_mean", "get_init_inputs",
+    "get_inputs"]
 
 SCALED_SHARED_SOURCE = r"""
 // The scalars of the formula, from those of a call.
@@ -47,7 +50,8 @@ HOST_DEVICE M conv_transpose3d_scale_batch_norm_mean_scaled_forward(M x, M conv_
 
 // From grad, the gradient of y, and x and conv_transpose_bias: the gradients of x and conv_transpose_bias.
 template <typename M>
-HOST_DEVICE void conv_transpose3d_scale_batch_norm_mean_scaled_backward(M grad, M x, M conv_transpose_bias, M scale_factor, M* out) {
+HOST_DEVICE void conv_transpose3d_scale_batch_norm_mean_scaled_backward(M grad, M x, M conv_transpose_bias,
+    M scale_factor, M* out) {
   const M grad_x_with_bias = grad * scale_factor;
   out[0] = out[1] = grad_x_with_bias;
 }
@@ -111,7 +115,7 @@ def conv_transpose3d_scale_batch_norm_mean_scaled(
     """y = x · scale_factor,  x = x + conv_transpose_bias
 
     Shape: x, conv_transpose_bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if scale_factor.__class__ is not float:
@@ -126,7 +130,8 @@ HOST_DEVICE double conv_transpose3d_scale_batch_norm_mean_normed_forward1_row(do
   return rsqrt(row_var + batch_norm_eps);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose3d_scale_batch_norm_mean_normed_forward2(M x, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> batch_norm_weight, OfRow<M> batch_norm_bias) {
+HOST_DEVICE M conv_transpose3d_scale_batch_norm_mean_normed_forward2(M x, OfRow<M> row_mean, OfRow<M> of_row1,
+    OfRow<M> batch_norm_weight, OfRow<M> batch_norm_bias) {
   const M centred = x - row_mean;
   return centred * of_row1 * batch_norm_weight + batch_norm_bias;
 }
@@ -142,25 +147,29 @@ struct Forward1 : Moments<ForwardValues, READS<0>> {
 struct Forward2 : Stores<ForwardValues, READS<0>, 1> {
   static constexpr bool CANCELS = true;
   static constexpr bool WATCHES = true;
-  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_scale_batch_norm_mean_normed_forward2(in[0], p.row_mean, p.of_row1, p.batch_norm_weight, p.batch_norm_bias))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_scale_batch_norm_mean_normed_forward2(in[0], p.row_mean, p.of_row1,
+      p.batch_norm_weight, p.batch_norm_bias))
 };
 HOST_DEVICE double conv_transpose3d_scale_batch_norm_mean_normed_backward1_row(double row_var, double batch_norm_eps) {
   return rsqrt(row_var + batch_norm_eps);
 }
 template <typename M>
-HOST_DEVICE void conv_transpose3d_scale_batch_norm_mean_normed_backward2(M grad, M x, OfRow<M> row_mean, OfRow<M> batch_norm_weight, OfRow<M> of_row1, M* out) {
+HOST_DEVICE void conv_transpose3d_scale_batch_norm_mean_normed_backward2(M grad, M x, OfRow<M> row_mean,
+    OfRow<M> batch_norm_weight, OfRow<M> of_row1, M* out) {
   const M centred = x - row_mean;
   const M grad_t3 = grad * batch_norm_weight;
   out[0] = grad_t3 * centred;
   out[1] = grad;
   out[2] = grad * (centred * of_row1);
 }
-HOST_DEVICE void conv_transpose3d_scale_batch_norm_mean_normed_backward2_row(double row_sum2, double of_row1, double row_share, double row_sum3, double batch_norm_weight, double* out) {
+HOST_DEVICE void conv_transpose3d_scale_batch_norm_mean_normed_backward2_row(double row_sum2, double of_row1,
+    double row_share, double row_sum3, double batch_norm_weight, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * batch_norm_weight * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose3d_scale_batch_norm_mean_normed_backward3(M grad, M x, OfRow<M> row_mean, OfRow<M> batch_norm_weight, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3) {
+HOST_DEVICE M conv_transpose3d_scale_batch_norm_mean_normed_backward3(M grad, M x, OfRow<M> row_mean,
+    OfRow<M> batch_norm_weight, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3) {
   const M centred = x - row_mean;
   const M grad_t3 = grad * batch_norm_weight;
   const M grad_centred = grad_t3 * of_row1 + of_row2 * (M(2) * centred);
@@ -177,19 +186,22 @@ struct Backward1 : Moments<BackwardValues, READS<1>> {
               p.of_row1 = conv_transpose3d_scale_batch_norm_mean_normed_backward1_row(p.row_var, p.batch_norm_eps))
 };
 struct Backward2 : Reduces<BackwardValues, READS<0, 1>, Added, Added, Added> {
-  FUSEGEN_ELEMENT(conv_transpose3d_scale_batch_norm_mean_normed_backward2(in[0], in[1], p.row_mean, p.batch_norm_weight, p.of_row1, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_scale_batch_norm_mean_normed_backward2(in[0], in[1], p.row_mean, p.batch_norm_weight,
+      p.of_row1, out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               p.row_sum4 = r[2];
               double made[2];
-              conv_transpose3d_scale_batch_norm_mean_normed_backward2_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, p.batch_norm_weight, made);
+              conv_transpose3d_scale_batch_norm_mean_normed_backward2_row(p.row_sum2, p.of_row1, p.row_share,
+                  p.row_sum3, p.batch_norm_weight, made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
   static constexpr bool WATCHES = true;
-  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_scale_batch_norm_mean_normed_backward3(in[0], in[1], p.row_mean, p.batch_norm_weight, p.of_row1, p.of_row2, p.of_row3))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_scale_batch_norm_mean_normed_backward3(in[0], in[1], p.row_mean,
+      p.batch_norm_weight, p.of_row1, p.of_row2, p.of_row3))
 };
 """
 NORMED_CUDA_SOURCE = r"""
@@ -231,13 +243,16 @@ def normed_eager(x, batch_norm_weight, batch_norm_bias, moments, batch_norm_eps,
     row_length = x.numel() // x.shape[1]
     centred = x - NORMED_KERNELS.channel_sum(x, moments, batch, 0) / row_length
     mean_input = centred ** 2
-    return centred * torch.rsqrt(NORMED_KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length + batch_norm_eps) * batch_norm_weight + batch_norm_bias
+    return centred * torch.rsqrt(NORMED_KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length
+        + batch_norm_eps) * batch_norm_weight + batch_norm_bias
 
 
 NORMED_KERNELS = Channels(
     "conv_transpose3d_scale_batch_norm_mean_normed", interface=3, eager=normed_eager, channels=2,
-    forward="Tensor x, Tensor batch_norm_weight, Tensor batch_norm_bias, Tensor moments, float batch_norm_eps, float batch",
-    backward="Tensor grad, Tensor x, Tensor batch_norm_weight, Tensor batch_norm_bias, Tensor moments, float batch_norm_eps, float batch",
+    forward="Tensor x, Tensor batch_norm_weight, Tensor batch_norm_bias, Tensor moments, float batch_norm_eps, "
+        "float batch",
+    backward="Tensor grad, Tensor x, Tensor batch_norm_weight, Tensor batch_norm_bias, Tensor moments, "
+        "float batch_norm_eps, float batch",
     sources=Sources(NORMED_CUDA_SOURCE, NORMED_CPU_SOURCE),
 )
 
@@ -247,10 +262,12 @@ def _conv_transpose3d_scale_batch_norm_mean_normed(
     x: Tensor, batch_norm_weight: Tensor, batch_norm_bias: Tensor, batch_norm_eps: float = 1e-05, *,
     out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = centred · (1 / √(mean(centred²) + batch_norm_eps)) · along(batch_norm_weight, 1) + along(batch_norm_bias, 1),  centred = x - mean(x)
+    """y = centred · (1 / √(mean(centred²) + batch_norm_eps)) · along(batch_norm_weight, 1) + along(batch_norm_bias, 1),
+    centred = x - mean(x)
 
-    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the
+    tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -265,8 +282,11 @@ def conv_transpose3d_scale_batch_norm_mean_normed(
     x: Tensor, batch_norm_weight: Tensor, batch_norm_bias: Tensor, batch_norm_eps: float = 1e-05, *,
     out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = centred · (1 / √(mean(centred²) + batch_norm_eps)) · along(batch_norm_weight, 1) + along(batch_norm_bias, 1),  centred = x - mean(x)"""
-    return _conv_transpose3d_scale_batch_norm_mean_normed(x, NORMED_KERNELS.along("batch_norm_weight", batch_norm_weight, x, 1), NORMED_KERNELS.along("batch_norm_bias", batch_norm_bias, x, 1), batch_norm_eps, out=out)
+    """y = centred · (1 / √(mean(centred²) + batch_norm_eps)) · along(batch_norm_weight, 1) + along(batch_norm_bias, 1),
+    centred = x - mean(x)"""
+    return _conv_transpose3d_scale_batch_norm_mean_normed(x, NORMED_KERNELS.along("batch_norm_weight",
+        batch_norm_weight, x, 1), NORMED_KERNELS.along("batch_norm_bias", batch_norm_bias, x, 1), batch_norm_eps,
+        out=out)
 
 
 SHARED_SOURCE = r"""
@@ -345,11 +365,13 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def conv_transpose3d_scale_batch_norm_mean(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def conv_transpose3d_scale_batch_norm_mean(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = mean(x)
 
-    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is one value a row, with
+    the dimensions of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -363,7 +385,8 @@ class ConvTranspose3dScaleBatchNormMean(nn.Module):
 
     conv_transpose3d_scale_batch_norm_mean = KERNELS
 
-    def __init__(self, in_channels=64, out_channels=128, kernel_size=5, scale_factor=2.0, eps=1e-05, momentum=0.1) -> None:
+    def __init__(self, in_channels=64, out_channels=128, kernel_size=5, scale_factor=2.0, eps=1e-05,
+        momentum=0.1) -> None:
         super().__init__()
         self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size)
         self.batch_norm = nn.BatchNorm3d(out_channels, eps=eps, momentum=momentum)

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["ConvTranspose3dSiluGroupNormHardswish", "ModelNew", "conv_transpose3d_silu_group_norm_hardswish", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose3dSiluGroupNormHardswish", "ModelNew", "conv_transpose3d_silu_group_norm_hardswish",
+    "get_init_inputs", "get_inputs"]
 
 SHARED_SOURCE = r"""
 template <typename M>
@@ -42,7 +43,8 @@ HOST_DEVICE M conv_transpose3d_silu_group_norm_hardswish_forward2(M x, M conv_tr
   const M mean_input = square(centred);
   return mean_input;
 }
-HOST_DEVICE double conv_transpose3d_silu_group_norm_hardswish_forward2_row(double row_sum1, double row_share, double group_norm_eps) {
+HOST_DEVICE double conv_transpose3d_silu_group_norm_hardswish_forward2_row(double row_sum1, double row_share,
+    double group_norm_eps) {
   return rsqrt(row_sum1 * row_share + group_norm_eps);
 }
 template <typename M>
@@ -64,10 +66,12 @@ HOST_DEVICE M conv_transpose3d_silu_group_norm_hardswish_backward2(M x, M conv_t
   const M mean_input = square(centred);
   return mean_input;
 }
-HOST_DEVICE double conv_transpose3d_silu_group_norm_hardswish_backward2_row(double row_sum1, double row_share, double group_norm_eps) {
+HOST_DEVICE double conv_transpose3d_silu_group_norm_hardswish_backward2_row(double row_sum1, double row_share,
+    double group_norm_eps) {
   return rsqrt(row_sum1 * row_share + group_norm_eps);
 }
-HOST_DEVICE void conv_transpose3d_silu_group_norm_hardswish_backward3_row(double row_sum2, double of_row1, double row_share, double row_sum3, double* out) {
+HOST_DEVICE void conv_transpose3d_silu_group_norm_hardswish_backward3_row(double row_sum2, double of_row1,
+    double row_share, double row_sum3, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * of_row1 * row_share);
 }
@@ -81,7 +85,8 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-HOST_DEVICE M conv_transpose3d_silu_group_norm_hardswish_forward3(M x, M conv_transpose_bias, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1) {
+HOST_DEVICE M conv_transpose3d_silu_group_norm_hardswish_forward3(M x, M conv_transpose_bias, M group_norm_weight,
+    M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1) {
   const M x_with_bias = x + conv_transpose_bias;
   const Promoted<M> u = x_with_bias * sigmoid(x_with_bias);
   const M centred = u - of_row;
@@ -99,12 +104,14 @@ struct Forward1 : Reduces<ForwardValues, READS<0, 1>, Added> {
 struct Forward2 : Reduces<ForwardValues, READS<0, 1>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_silu_group_norm_hardswish_forward2(in[0], in[1], p.of_row))
   FUSEGEN_ROW(p.row_sum1 = r[0];
-              p.of_row1 = conv_transpose3d_silu_group_norm_hardswish_forward2_row(p.row_sum1, p.row_share, p.group_norm_eps))
+              p.of_row1 = conv_transpose3d_silu_group_norm_hardswish_forward2_row(p.row_sum1, p.row_share,
+                  p.group_norm_eps))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Forward3 : Stores<ForwardValues, READS<0, 1, 2, 3>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_silu_group_norm_hardswish_forward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_silu_group_norm_hardswish_forward3(in[0], in[1], in[2], in[3], p.of_row,
+      p.of_row1))
 };
 struct Forward : Rows<4, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
@@ -114,7 +121,8 @@ struct Forward : Rows<4, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
   using Math16 = FastFloat;
 };
 template <typename M>
-HOST_DEVICE void conv_transpose3d_silu_group_norm_hardswish_backward3(M grad, M x, M conv_transpose_bias, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, M* out) {
+HOST_DEVICE void conv_transpose3d_silu_group_norm_hardswish_backward3(M grad, M x, M conv_transpose_bias,
+    M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const Promoted<M> t = sigmoid(x_with_bias);
   const M u = x_with_bias * t;
@@ -130,7 +138,9 @@ HOST_DEVICE void conv_transpose3d_silu_group_norm_hardswish_backward3(M grad, M 
   out[1] = grad_t4;
 }
 template <typename M>
-HOST_DEVICE void conv_transpose3d_silu_group_norm_hardswish_backward4(M grad, M x, M conv_transpose_bias, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv_transpose3d_silu_group_norm_hardswish_backward4(M grad, M x, M conv_transpose_bias,
+    M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3,
+    M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const Promoted<M> t = sigmoid(x_with_bias);
   const M u = x_with_bias * t;
@@ -161,22 +171,27 @@ struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Added> {
 struct Backward2 : Reduces<BackwardValues, READS<1, 2>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_silu_group_norm_hardswish_backward2(in[1], in[2], p.of_row))
   FUSEGEN_ROW(p.row_sum1 = r[0];
-              p.of_row1 = conv_transpose3d_silu_group_norm_hardswish_backward2_row(p.row_sum1, p.row_share, p.group_norm_eps))
+              p.of_row1 = conv_transpose3d_silu_group_norm_hardswish_backward2_row(p.row_sum1, p.row_share,
+                  p.group_norm_eps))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2, 3, 4>, Added, Added> {
-  FUSEGEN_ELEMENT(conv_transpose3d_silu_group_norm_hardswish_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_silu_group_norm_hardswish_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row,
+      p.of_row1, out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               double made[2];
-              conv_transpose3d_silu_group_norm_hardswish_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, made);
+              conv_transpose3d_silu_group_norm_hardswish_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3,
+                  made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
-  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2;
+      p.of_row3 = from.of_row3)
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3, 4>, 4> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv_transpose3d_silu_group_norm_hardswish_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_silu_group_norm_hardswish_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row,
+      p.of_row1, p.of_row2, p.of_row3, out))
 };
 struct Backward : Rows<5, 4, 1, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
@@ -196,7 +211,8 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
-HOST_DEVICE M conv_transpose3d_silu_group_norm_hardswish_forward3(M x, M conv_transpose_bias, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1) {
+HOST_DEVICE M conv_transpose3d_silu_group_norm_hardswish_forward3(M x, M conv_transpose_bias, M group_norm_weight,
+    M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1) {
   const M x_with_bias = x + conv_transpose_bias;
   const Promoted<M> u = x_with_bias * sigmoid(x_with_bias);
   const M centred = u - of_row;
@@ -214,12 +230,14 @@ struct Forward1 : Reduces<ForwardValues, READS<0, 1>, Added> {
 struct Forward2 : Reduces<ForwardValues, READS<0, 1>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_silu_group_norm_hardswish_forward2(in[0], in[1], p.of_row))
   FUSEGEN_ROW(p.row_sum1 = r[0];
-              p.of_row1 = conv_transpose3d_silu_group_norm_hardswish_forward2_row(p.row_sum1, p.row_share, p.group_norm_eps))
+              p.of_row1 = conv_transpose3d_silu_group_norm_hardswish_forward2_row(p.row_sum1, p.row_share,
+                  p.group_norm_eps))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Forward3 : Stores<ForwardValues, READS<0, 1, 2, 3>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_silu_group_norm_hardswish_forward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1))
+  FUSEGEN_ELEMENT(out[0] = conv_transpose3d_silu_group_norm_hardswish_forward3(in[0], in[1], in[2], in[3], p.of_row,
+      p.of_row1))
 };
 struct Forward : Rows<4, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
@@ -227,7 +245,8 @@ struct Forward : Rows<4, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
   static constexpr bool BY_CHANNEL = true;
 };
 template <typename M>
-HOST_DEVICE void conv_transpose3d_silu_group_norm_hardswish_backward3(M grad, M x, M conv_transpose_bias, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, M* out) {
+HOST_DEVICE void conv_transpose3d_silu_group_norm_hardswish_backward3(M grad, M x, M conv_transpose_bias,
+    M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const Promoted<M> t = sigmoid(x_with_bias);
   const M u = x_with_bias * t;
@@ -243,7 +262,9 @@ HOST_DEVICE void conv_transpose3d_silu_group_norm_hardswish_backward3(M grad, M 
   out[1] = grad_t4;
 }
 template <typename M>
-HOST_DEVICE void conv_transpose3d_silu_group_norm_hardswish_backward4(M grad, M x, M conv_transpose_bias, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void conv_transpose3d_silu_group_norm_hardswish_backward4(M grad, M x, M conv_transpose_bias,
+    M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3,
+    M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const Promoted<M> t = sigmoid(x_with_bias);
   const M u = x_with_bias * t;
@@ -274,22 +295,27 @@ struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Added> {
 struct Backward2 : Reduces<BackwardValues, READS<1, 2>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_silu_group_norm_hardswish_backward2(in[1], in[2], p.of_row))
   FUSEGEN_ROW(p.row_sum1 = r[0];
-              p.of_row1 = conv_transpose3d_silu_group_norm_hardswish_backward2_row(p.row_sum1, p.row_share, p.group_norm_eps))
+              p.of_row1 = conv_transpose3d_silu_group_norm_hardswish_backward2_row(p.row_sum1, p.row_share,
+                  p.group_norm_eps))
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2, 3, 4>, Added, Added> {
-  FUSEGEN_ELEMENT(conv_transpose3d_silu_group_norm_hardswish_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_silu_group_norm_hardswish_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row,
+      p.of_row1, out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               double made[2];
-              conv_transpose3d_silu_group_norm_hardswish_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, made);
+              conv_transpose3d_silu_group_norm_hardswish_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3,
+                  made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
-  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2;
+      p.of_row3 = from.of_row3)
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3, 4>, 4> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv_transpose3d_silu_group_norm_hardswish_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_silu_group_norm_hardswish_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row,
+      p.of_row1, p.of_row2, p.of_row3, out))
 };
 struct Backward : Rows<5, 4, 1, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
@@ -309,14 +335,17 @@ def eager(x, conv_transpose_bias, group_norm_weight, group_norm_bias, group_norm
     u = nn.functional.silu(x_with_bias)
     centred = u - torch.sum(u, tuple(range(2, x.dim())), keepdim=True) / row_length
     mean_input = centred ** 2
-    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length + group_norm_eps) * group_norm_weight + group_norm_bias
+    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length
+        + group_norm_eps) * group_norm_weight + group_norm_bias
     return nn.functional.hardswish(normed)
 
 
 KERNELS = Rows(
     "conv_transpose3d_silu_group_norm_hardswish", interface=3, eager=eager,
-    forward="Tensor x, Tensor conv_transpose_bias, Tensor group_norm_weight, Tensor group_norm_bias, float group_norm_eps",
-    backward="Tensor grad, Tensor x, Tensor conv_transpose_bias, Tensor group_norm_weight, Tensor group_norm_bias, float group_norm_eps",
+    forward="Tensor x, Tensor conv_transpose_bias, Tensor group_norm_weight, Tensor group_norm_bias, "
+        "float group_norm_eps",
+    backward="Tensor grad, Tensor x, Tensor conv_transpose_bias, Tensor group_norm_weight, Tensor group_norm_bias, "
+        "float group_norm_eps",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
     over=2, groups=1, channels=("conv_transpose_bias", "group_norm_weight", "group_norm_bias"),
 )
@@ -327,10 +356,12 @@ def _conv_transpose3d_silu_group_norm_hardswish(
     x: Tensor, conv_transpose_bias: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor,
     group_norm_eps: float = 1e-05, groups: int = 4, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = hardswish(normed),  x = x + conv_transpose_bias,  u = silu(x),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
+    """y = hardswish(normed),  x = x + conv_transpose_bias,  u = silu(x),  centred = u - mean(u),  normed = centred · (1
+    / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
 
-    Shape: x whose rows are a part of dimension 1, of groups, and all behind it; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are a part of dimension 1, of groups, and all behind it; the others broadcast to it. The result
+    is of the shape of the tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -345,8 +376,11 @@ def conv_transpose3d_silu_group_norm_hardswish(
     x: Tensor, conv_transpose_bias: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor,
     group_norm_eps: float = 1e-05, groups: int = 4, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = hardswish(normed),  x = x + conv_transpose_bias,  u = silu(x),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)"""
-    return _conv_transpose3d_silu_group_norm_hardswish(x, conv_transpose_bias, KERNELS.along("group_norm_weight", group_norm_weight, x, 1), KERNELS.along("group_norm_bias", group_norm_bias, x, 1), group_norm_eps, groups, out=out)
+    """y = hardswish(normed),  x = x + conv_transpose_bias,  u = silu(x),  centred = u - mean(u),  normed = centred · (1
+    / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)"""
+    return _conv_transpose3d_silu_group_norm_hardswish(x, conv_transpose_bias,
+        KERNELS.along("group_norm_weight", group_norm_weight, x, 1),
+        KERNELS.along("group_norm_bias", group_norm_bias, x, 1), group_norm_eps, groups, out=out)
 
 
 class ConvTranspose3dSiluGroupNormHardswish(nn.Module):
@@ -354,17 +388,23 @@ class ConvTranspose3dSiluGroupNormHardswish(nn.Module):
 
     conv_transpose3d_silu_group_norm_hardswish = KERNELS
 
-    def __init__(self, in_channels=3, out_channels=16, kernel_size=3, stride=2, padding=1, groups=4, eps=1e-05, bias=True) -> None:
+    def __init__(self, in_channels=3, out_channels=16, kernel_size=3, stride=2, padding=1, groups=4, eps=1e-05,
+        bias=True) -> None:
         super().__init__()
-        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding, bias=bias)
+        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding,
+            bias=bias)
         self.group_norm = nn.GroupNorm(num_groups=groups, num_channels=out_channels, eps=eps)
         self.groups = groups
 
     def forward(self, x: Tensor) -> Tensor:
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.conv_transpose3d_silu_group_norm_hardswish.conv_transpose3d_silu_group_norm_hardswish_cuda(x, conv_transpose_bias, KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1), KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.groups)
-        return self.conv_transpose3d_silu_group_norm_hardswish.conv_transpose3d_silu_group_norm_hardswish_cpu(x, conv_transpose_bias, KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1), KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.groups)
+            return self.conv_transpose3d_silu_group_norm_hardswish.conv_transpose3d_silu_group_norm_hardswish_cuda(x,
+                conv_transpose_bias, KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1),
+                KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.groups)
+        return self.conv_transpose3d_silu_group_norm_hardswish.conv_transpose3d_silu_group_norm_hardswish_cpu(x,
+            conv_transpose_bias, KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1),
+            KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.groups)
 
     def extra_repr(self) -> str:
         return f"groups={self.groups}"

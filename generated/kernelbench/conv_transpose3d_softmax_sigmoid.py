@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["ConvTranspose3dSoftmaxSigmoid", "ModelNew", "conv_transpose3d_softmax_sigmoid", "get_init_inputs", "get_inputs"]
+__all__ = ["ConvTranspose3dSoftmaxSigmoid", "ModelNew", "conv_transpose3d_softmax_sigmoid", "get_init_inputs",
+    "get_inputs"]
 
 SHARED_SOURCE = r"""
 template <typename M>
@@ -34,7 +35,8 @@ HOST_DEVICE double conv_transpose3d_softmax_sigmoid_forward2_row(double row_sum)
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose3d_softmax_sigmoid_forward3(M x, M conv_transpose_bias, OfRow<M> row_amax, OfRow<M> of_row) {
+HOST_DEVICE M conv_transpose3d_softmax_sigmoid_forward3(M x, M conv_transpose_bias, OfRow<M> row_amax,
+    OfRow<M> of_row) {
   const M x_with_bias = x + conv_transpose_bias;
   return sigmoid(exp_below(x_with_bias - row_amax) * of_row);
 }
@@ -71,7 +73,8 @@ HOST_DEVICE double conv_transpose3d_softmax_sigmoid_backward2_row(double row_sum
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE M conv_transpose3d_softmax_sigmoid_backward3(M grad, M x, M conv_transpose_bias, OfRow<M> row_amax, OfRow<M> of_row1) {
+HOST_DEVICE M conv_transpose3d_softmax_sigmoid_backward3(M grad, M x, M conv_transpose_bias, OfRow<M> row_amax,
+    OfRow<M> of_row1) {
   const M x_with_bias = x + conv_transpose_bias;
   const M t2 = exp_below(x_with_bias - row_amax);
   const Promoted<M> grad_t3 = grad * sigmoid_slope(t2 * of_row1);
@@ -81,7 +84,8 @@ HOST_DEVICE double conv_transpose3d_softmax_sigmoid_backward3_row(double row_sum
   return -(row_sum1 * (of_row1 * of_row1));
 }
 template <typename M>
-HOST_DEVICE void conv_transpose3d_softmax_sigmoid_backward4(M grad, M x, M conv_transpose_bias, OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> of_row2, M* out) {
+HOST_DEVICE void conv_transpose3d_softmax_sigmoid_backward4(M grad, M x, M conv_transpose_bias, OfRow<M> row_amax,
+    OfRow<M> of_row1, OfRow<M> of_row2, M* out) {
   const M x_with_bias = x + conv_transpose_bias;
   const M t2 = exp_below(x_with_bias - row_amax);
   const Promoted<M> grad_t3 = grad * sigmoid_slope(t2 * of_row1);
@@ -110,7 +114,8 @@ struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2>, Added> {
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(conv_transpose3d_softmax_sigmoid_backward4(in[0], in[1], in[2], p.row_amax, p.of_row1, p.of_row2, out))
+  FUSEGEN_ELEMENT(conv_transpose3d_softmax_sigmoid_backward4(in[0], in[1], in[2], p.row_amax, p.of_row1, p.of_row2,
+      out))
 };
 """
 CUDA_SOURCE = r"""
@@ -165,7 +170,8 @@ FUSEGEN_BROADCASTING_KERNELS(conv_transpose3d_softmax_sigmoid)
 def eager(x, conv_transpose_bias):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     x_with_bias = x + conv_transpose_bias
-    sigmoid_x = torch.exp(x_with_bias - torch.amax(x_with_bias, 1, keepdim=True).detach()) / torch.sum(torch.exp(x_with_bias - torch.amax(x_with_bias, 1, keepdim=True).detach()), 1, keepdim=True)
+    sigmoid_x = torch.exp(x_with_bias - torch.amax(x_with_bias, 1, keepdim=True).detach()) / torch.sum(
+        torch.exp(x_with_bias - torch.amax(x_with_bias, 1, keepdim=True).detach()), 1, keepdim=True)
     return torch.sigmoid(sigmoid_x)
 
 
@@ -184,7 +190,7 @@ def conv_transpose3d_softmax_sigmoid(
     """y = sigmoid(softmax(x)),  x = x + conv_transpose_bias
 
     Shape: x whose rows are dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -198,9 +204,11 @@ class ConvTranspose3dSoftmaxSigmoid(nn.Module):
 
     conv_transpose3d_softmax_sigmoid = KERNELS
 
-    def __init__(self, in_channels=32, out_channels=64, kernel_size=3, stride=2, padding=1, output_padding=1, bias=True) -> None:
+    def __init__(self, in_channels=32, out_channels=64, kernel_size=3, stride=2, padding=1, output_padding=1,
+        bias=True) -> None:
         super().__init__()
-        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding, output_padding=output_padding, bias=bias)
+        self.conv_transpose = nn.ConvTranspose3d(in_channels, out_channels, kernel_size, stride=stride, padding=padding,
+            output_padding=output_padding, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         x, conv_transpose_bias = KERNELS.without_bias(self.conv_transpose, x)

@@ -46,19 +46,22 @@ HOST_DEVICE double images_batch_norm_backward1_row(double row_var, double eps) {
   return rsqrt(row_var + eps);
 }
 template <typename M>
-HOST_DEVICE void images_batch_norm_backward2(M grad, M x, OfRow<M> row_mean, OfRow<M> weight, OfRow<M> of_row1, M* out) {
+HOST_DEVICE void images_batch_norm_backward2(M grad, M x, OfRow<M> row_mean, OfRow<M> weight, OfRow<M> of_row1,
+    M* out) {
   const M centred = x - row_mean;
   const M grad_t3 = grad * weight;
   out[0] = grad_t3 * centred;
   out[1] = grad;
   out[2] = grad * (centred * of_row1);
 }
-HOST_DEVICE void images_batch_norm_backward2_row(double row_sum2, double of_row1, double row_share, double row_sum3, double weight, double* out) {
+HOST_DEVICE void images_batch_norm_backward2_row(double row_sum2, double of_row1, double row_share, double row_sum3,
+    double weight, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * weight * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE M images_batch_norm_backward3(M grad, M x, OfRow<M> row_mean, OfRow<M> weight, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3) {
+HOST_DEVICE M images_batch_norm_backward3(M grad, M x, OfRow<M> row_mean, OfRow<M> weight, OfRow<M> of_row1,
+    OfRow<M> of_row2, OfRow<M> of_row3) {
   const M centred = x - row_mean;
   const M grad_t3 = grad * weight;
   const M grad_centred = grad_t3 * of_row1 + of_row2 * (M(2) * centred);
@@ -87,7 +90,8 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1>, Added, Added, Added> {
 struct Backward3 : Stores<BackwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
   static constexpr bool WATCHES = true;
-  FUSEGEN_ELEMENT(out[0] = images_batch_norm_backward3(in[0], in[1], p.row_mean, p.weight, p.of_row1, p.of_row2, p.of_row3))
+  FUSEGEN_ELEMENT(out[0] = images_batch_norm_backward3(in[0], in[1], p.row_mean, p.weight, p.of_row1, p.of_row2,
+      p.of_row3))
 };
 """
 CUDA_SOURCE = r"""
@@ -141,11 +145,13 @@ KERNELS = Channels(
 
 
 @KERNELS.function
-def _images_batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, *, out: "Tensor | None" = None) -> Tensor:
+def _images_batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, *,
+    out: "Tensor | None" = None) -> Tensor:
     """y = centred · (1 / √(mean(centred²) + eps)) · along(weight, 1) + along(bias, 1),  centred = x - mean(x)
 
-    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the
+    tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -156,7 +162,8 @@ def _images_batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-
     return KERNELS.run(x, weight, bias, eps)
 
 
-def images_batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, *, out: "Tensor | None" = None) -> Tensor:
+def images_batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, *,
+    out: "Tensor | None" = None) -> Tensor:
     """y = centred · (1 / √(mean(centred²) + eps)) · along(weight, 1) + along(bias, 1),  centred = x - mean(x)"""
     return _images_batch_norm(x, KERNELS.along("weight", weight, x, 1), KERNELS.along("bias", bias, x, 1), eps, out=out)
 
@@ -166,7 +173,8 @@ class ImagesBatchNorm(BatchStatistics):
 
     images_batch_norm = KERNELS
 
-    def __init__(self, num_features, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None) -> None:
+    def __init__(self, num_features, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True, device=None,
+        dtype=None) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -65,14 +65,16 @@ HOST_DEVICE void images_instance_norm_backward2(M grad, M x, OfRow<M> of_row, M*
   out[0] = mean_input;
   out[1] = grad * centred;
 }
-HOST_DEVICE void images_instance_norm_backward2_row(double row_sum1, double row_share, double eps, double row_sum2, double row_sum3, double* out) {
+HOST_DEVICE void images_instance_norm_backward2_row(double row_sum1, double row_share, double eps, double row_sum2,
+    double row_sum3, double* out) {
   const double of_row1 = rsqrt(row_sum1 * row_share + eps);
   out[0] = of_row1;
   out[1] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[2] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE M images_instance_norm_backward3(M grad, M x, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3) {
+HOST_DEVICE M images_instance_norm_backward3(M grad, M x, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2,
+    OfRow<M> of_row3) {
   const M centred = x - of_row;
   const M grad_centred = grad * of_row1 + of_row2 * (M(2) * centred);
   return grad_centred + of_row3;
@@ -97,7 +99,8 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1>, Added, Added> {
               p.of_row1 = made[0];
               p.of_row2 = made[1];
               p.of_row3 = made[2])
-  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1;
+      p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
@@ -155,11 +158,13 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def images_instance_norm(x: "Tensor | None" = None, eps: float = 1e-05, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def images_instance_norm(x: "Tensor | None" = None, eps: float = 1e-05, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = centred · (1 / √(mean(centred²) + eps)),  centred = x - mean(x)
 
-    Shape: x whose rows are the dimensions from -2 on; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are the dimensions from -2 on; the others broadcast to it. The result is of the shape of the
+    tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

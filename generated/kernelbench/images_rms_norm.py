@@ -49,7 +49,8 @@ HOST_DEVICE void images_rms_norm_backward1(M grad, M x, M* out) {
   out[0] = mean_input;
   out[1] = grad * x;
 }
-HOST_DEVICE void images_rms_norm_backward1_row(double row_sum, double row_share, double eps, double row_sum1, double* out) {
+HOST_DEVICE void images_rms_norm_backward1_row(double row_sum, double row_share, double eps, double row_sum1,
+    double* out) {
   const double t3 = sqrt(row_sum * row_share + eps);
   const double of_row = reciprocal(t3);
   out[0] = of_row;
@@ -130,11 +131,12 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def images_rms_norm(x: "Tensor | None" = None, eps: float = 1e-05, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def images_rms_norm(x: "Tensor | None" = None, eps: float = 1e-05, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = x / √(mean(x²) + eps)
 
     Shape: x whose rows are dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

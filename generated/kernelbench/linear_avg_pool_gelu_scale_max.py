@@ -50,7 +50,8 @@ HOST_DEVICE double linear_avg_pool_gelu_scale_max_backward2_row(double row_sum) 
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE M linear_avg_pool_gelu_scale_max_backward3(M grad, M x, OfRow<M> scale_factor, OfRow<M> row_amax, OfRow<M> of_row) {
+HOST_DEVICE M linear_avg_pool_gelu_scale_max_backward3(M grad, M x, OfRow<M> scale_factor, OfRow<M> row_amax,
+    OfRow<M> of_row) {
   const Promoted<M> t = ndtr(x);
   const M t3 = x * t * scale_factor;
   const M grad_t2 = (t3 == row_amax ? grad : M(0)) * of_row * scale_factor;
@@ -140,7 +141,7 @@ def linear_avg_pool_gelu_scale_max(
     """y = amax(gelu(x) · scale_factor)
 
     Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

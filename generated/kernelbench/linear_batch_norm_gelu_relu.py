@@ -27,7 +27,8 @@ HOST_DEVICE double linear_batch_norm_gelu_relu_forward1_row(double row_var, doub
   return rsqrt(row_var + batch_norm_eps);
 }
 template <typename M>
-HOST_DEVICE M linear_batch_norm_gelu_relu_forward2(M x, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> batch_norm_weight, OfRow<M> batch_norm_bias) {
+HOST_DEVICE M linear_batch_norm_gelu_relu_forward2(M x, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> batch_norm_weight,
+    OfRow<M> batch_norm_bias) {
   const M centred = x - row_mean;
   const M normed = centred * of_row1 * batch_norm_weight + batch_norm_bias;
   return relu(times_ndtr(normed));
@@ -43,13 +44,15 @@ struct Forward1 : Moments<ForwardValues, READS<0>> {
 };
 struct Forward2 : Stores<ForwardValues, READS<0>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = linear_batch_norm_gelu_relu_forward2(in[0], p.row_mean, p.of_row1, p.batch_norm_weight, p.batch_norm_bias))
+  FUSEGEN_ELEMENT(out[0] = linear_batch_norm_gelu_relu_forward2(in[0], p.row_mean, p.of_row1, p.batch_norm_weight,
+      p.batch_norm_bias))
 };
 HOST_DEVICE double linear_batch_norm_gelu_relu_backward1_row(double row_var, double batch_norm_eps) {
   return rsqrt(row_var + batch_norm_eps);
 }
 template <typename M>
-HOST_DEVICE void linear_batch_norm_gelu_relu_backward2(M grad, M x, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> batch_norm_weight, OfRow<M> batch_norm_bias, M* out) {
+HOST_DEVICE void linear_batch_norm_gelu_relu_backward2(M grad, M x, OfRow<M> row_mean, OfRow<M> of_row1,
+    OfRow<M> batch_norm_weight, OfRow<M> batch_norm_bias, M* out) {
   const M centred = x - row_mean;
   const M t3 = centred * of_row1;
   const M normed = t3 * batch_norm_weight + batch_norm_bias;
@@ -61,12 +64,14 @@ HOST_DEVICE void linear_batch_norm_gelu_relu_backward2(M grad, M x, OfRow<M> row
   out[1] = grad_normed;
   out[2] = grad_normed * t3;
 }
-HOST_DEVICE void linear_batch_norm_gelu_relu_backward2_row(double row_sum2, double of_row1, double row_share, double row_sum3, double batch_norm_weight, double* out) {
+HOST_DEVICE void linear_batch_norm_gelu_relu_backward2_row(double row_sum2, double of_row1, double row_share,
+    double row_sum3, double batch_norm_weight, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * batch_norm_weight * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE M linear_batch_norm_gelu_relu_backward3(M grad, M x, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> batch_norm_weight, OfRow<M> batch_norm_bias, OfRow<M> of_row2, OfRow<M> of_row3) {
+HOST_DEVICE M linear_batch_norm_gelu_relu_backward3(M grad, M x, OfRow<M> row_mean, OfRow<M> of_row1,
+    OfRow<M> batch_norm_weight, OfRow<M> batch_norm_bias, OfRow<M> of_row2, OfRow<M> of_row3) {
   const M centred = x - row_mean;
   const M t3 = centred * of_row1;
   const M normed = t3 * batch_norm_weight + batch_norm_bias;
@@ -88,18 +93,21 @@ struct Backward1 : Moments<BackwardValues, READS<1>> {
               p.of_row1 = linear_batch_norm_gelu_relu_backward1_row(p.row_var, p.batch_norm_eps))
 };
 struct Backward2 : Reduces<BackwardValues, READS<0, 1>, Added, Added, Added> {
-  FUSEGEN_ELEMENT(linear_batch_norm_gelu_relu_backward2(in[0], in[1], p.row_mean, p.of_row1, p.batch_norm_weight, p.batch_norm_bias, out))
+  FUSEGEN_ELEMENT(linear_batch_norm_gelu_relu_backward2(in[0], in[1], p.row_mean, p.of_row1, p.batch_norm_weight,
+      p.batch_norm_bias, out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               p.row_sum4 = r[2];
               double made[2];
-              linear_batch_norm_gelu_relu_backward2_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, p.batch_norm_weight, made);
+              linear_batch_norm_gelu_relu_backward2_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3,
+                  p.batch_norm_weight, made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = linear_batch_norm_gelu_relu_backward3(in[0], in[1], p.row_mean, p.of_row1, p.batch_norm_weight, p.batch_norm_bias, p.of_row2, p.of_row3))
+  FUSEGEN_ELEMENT(out[0] = linear_batch_norm_gelu_relu_backward3(in[0], in[1], p.row_mean, p.of_row1,
+      p.batch_norm_weight, p.batch_norm_bias, p.of_row2, p.of_row3))
 };
 """
 CUDA_SOURCE = r"""
@@ -117,7 +125,8 @@ struct Forward : Channels<Rows<1, 1, 1, ForwardValues, Forward1, Forward2>, 2, 0
   using Math16 = FastFloat;
 };
 struct Backward : Channels<Rows<2, 1, 1, BackwardValues, Backward1, Backward2, Backward3>, 2, 2, true> {
-  FUSEGEN_CHANNEL_VALUES(p.batch_norm_eps = param[0]; p.row_share = 1 / length; p.batch_norm_weight = c[0]; p.batch_norm_bias = c[1])
+  FUSEGEN_CHANNEL_VALUES(p.batch_norm_eps = param[0]; p.row_share = 1 / length; p.batch_norm_weight = c[0];
+      p.batch_norm_bias = c[1])
   FUSEGEN_CHANNEL_SUMS(c[0] = p.row_sum4; c[1] = p.row_sum3)
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
@@ -136,7 +145,8 @@ struct Forward : Channels<Rows<1, 1, 1, ForwardValues, Forward1, Forward2>, 2, 0
   FUSEGEN_CHANNEL_SUMS()
 };
 struct Backward : Channels<Rows<2, 1, 1, BackwardValues, Backward1, Backward2, Backward3>, 2, 2, true> {
-  FUSEGEN_CHANNEL_VALUES(p.batch_norm_eps = param[0]; p.row_share = 1 / length; p.batch_norm_weight = c[0]; p.batch_norm_bias = c[1])
+  FUSEGEN_CHANNEL_VALUES(p.batch_norm_eps = param[0]; p.row_share = 1 / length; p.batch_norm_weight = c[0];
+      p.batch_norm_bias = c[1])
   FUSEGEN_CHANNEL_SUMS(c[0] = p.row_sum4; c[1] = p.row_sum3)
 };
 }}  // namespace fusegen
@@ -149,15 +159,18 @@ def eager(x, batch_norm_weight, batch_norm_bias, moments, batch_norm_eps, batch)
     row_length = x.numel() // x.shape[1]
     centred = x - KERNELS.channel_sum(x, moments, batch, 0) / row_length
     mean_input = centred ** 2
-    normed = centred * torch.rsqrt(KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length + batch_norm_eps) * batch_norm_weight + batch_norm_bias
+    normed = centred * torch.rsqrt(KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length
+        + batch_norm_eps) * batch_norm_weight + batch_norm_bias
     relu_x = nn.functional.gelu(normed)
     return nn.functional.relu(relu_x)
 
 
 KERNELS = Channels(
     "linear_batch_norm_gelu_relu", interface=3, eager=eager, channels=2,
-    forward="Tensor x, Tensor batch_norm_weight, Tensor batch_norm_bias, Tensor moments, float batch_norm_eps, float batch",
-    backward="Tensor grad, Tensor x, Tensor batch_norm_weight, Tensor batch_norm_bias, Tensor moments, float batch_norm_eps, float batch",
+    forward="Tensor x, Tensor batch_norm_weight, Tensor batch_norm_bias, Tensor moments, float batch_norm_eps, "
+        "float batch",
+    backward="Tensor grad, Tensor x, Tensor batch_norm_weight, Tensor batch_norm_bias, Tensor moments, "
+        "float batch_norm_eps, float batch",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
@@ -167,10 +180,12 @@ def _linear_batch_norm_gelu_relu(
     x: Tensor, batch_norm_weight: Tensor, batch_norm_bias: Tensor, batch_norm_eps: float = 1e-05, *,
     out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = relu(gelu(normed)),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + batch_norm_eps)) · along(batch_norm_weight, 1) + along(batch_norm_bias, 1)
+    """y = relu(gelu(normed)),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + batch_norm_eps)) ·
+    along(batch_norm_weight, 1) + along(batch_norm_bias, 1)
 
-    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the
+    tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -185,8 +200,10 @@ def linear_batch_norm_gelu_relu(
     x: Tensor, batch_norm_weight: Tensor, batch_norm_bias: Tensor, batch_norm_eps: float = 1e-05, *,
     out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = relu(gelu(normed)),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + batch_norm_eps)) · along(batch_norm_weight, 1) + along(batch_norm_bias, 1)"""
-    return _linear_batch_norm_gelu_relu(x, KERNELS.along("batch_norm_weight", batch_norm_weight, x, 1), KERNELS.along("batch_norm_bias", batch_norm_bias, x, 1), batch_norm_eps, out=out)
+    """y = relu(gelu(normed)),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + batch_norm_eps)) ·
+    along(batch_norm_weight, 1) + along(batch_norm_bias, 1)"""
+    return _linear_batch_norm_gelu_relu(x, KERNELS.along("batch_norm_weight", batch_norm_weight, x, 1),
+        KERNELS.along("batch_norm_bias", batch_norm_bias, x, 1), batch_norm_eps, out=out)
 
 
 class LinearBatchNormGeluRelu(nn.Module):

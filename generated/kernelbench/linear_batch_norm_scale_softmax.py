@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["LinearBatchNormScaleSoftmax", "ModelNew", "get_init_inputs", "get_inputs", "linear_batch_norm_scale_softmax"]
+__all__ = ["LinearBatchNormScaleSoftmax", "ModelNew", "get_init_inputs", "get_inputs",
+    "linear_batch_norm_scale_softmax"]
 
 SHARED_SOURCE = r"""
 template <typename M>
@@ -75,7 +76,8 @@ HOST_DEVICE void linear_batch_norm_scale_softmax_backward2_row(double row_sum, d
   out[1] = -(row_sum1 * (of_row1 * of_row1));
 }
 template <typename M>
-HOST_DEVICE void linear_batch_norm_scale_softmax_backward3(M grad, M x, M scale, OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> of_row2, M* out) {
+HOST_DEVICE void linear_batch_norm_scale_softmax_backward3(M grad, M x, M scale, OfRow<M> row_amax, OfRow<M> of_row1,
+    OfRow<M> of_row2, M* out) {
   const M softmax_input = scale * x;
   const M t2 = exp_below(softmax_input - row_amax);
   const M grad_t = (grad * of_row1 + of_row2) * t2;
@@ -155,7 +157,8 @@ FUSEGEN_BROADCASTING_KERNELS(linear_batch_norm_scale_softmax)
 def eager(x, scale):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     softmax_input = scale * x
-    return torch.exp(softmax_input - torch.amax(softmax_input, 1, keepdim=True).detach()) / torch.sum(torch.exp(softmax_input - torch.amax(softmax_input, 1, keepdim=True).detach()), 1, keepdim=True)
+    return torch.exp(softmax_input - torch.amax(softmax_input, 1, keepdim=True).detach()) / torch.sum(
+        torch.exp(softmax_input - torch.amax(softmax_input, 1, keepdim=True).detach()), 1, keepdim=True)
 
 
 KERNELS = Rows(
@@ -173,7 +176,7 @@ def linear_batch_norm_scale_softmax(
     """y = softmax(scale · x)
 
     Shape: x whose rows are dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

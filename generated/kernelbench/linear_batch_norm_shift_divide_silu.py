@@ -19,14 +19,16 @@ from torch import Tensor, nn
 
 from .._runtime import Channels, Sources
 
-__all__ = ["LinearBatchNormShiftDivideSilu", "ModelNew", "get_init_inputs", "get_inputs", "linear_batch_norm_shift_divide_silu"]
+__all__ = ["LinearBatchNormShiftDivideSilu", "ModelNew", "get_init_inputs", "get_inputs",
+    "linear_batch_norm_shift_divide_silu"]
 
 SHARED_SOURCE = r"""
 HOST_DEVICE double linear_batch_norm_shift_divide_silu_forward1_row(double row_var, double bn_eps) {
   return rsqrt(row_var + bn_eps);
 }
 template <typename M>
-HOST_DEVICE M linear_batch_norm_shift_divide_silu_forward2(M x, M bias, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> bn_weight, OfRow<M> bn_bias, OfRow<M> divide_value) {
+HOST_DEVICE M linear_batch_norm_shift_divide_silu_forward2(M x, M bias, OfRow<M> row_mean, OfRow<M> of_row1,
+    OfRow<M> bn_weight, OfRow<M> bn_bias, OfRow<M> divide_value) {
   const M centred = x - row_mean;
   const M normed = centred * of_row1 * bn_weight + bn_bias;
   const M silu_x = (normed + bias) * reciprocal(M(divide_value));
@@ -43,13 +45,15 @@ struct Forward1 : Moments<ForwardValues, READS<0>> {
 };
 struct Forward2 : Stores<ForwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = linear_batch_norm_shift_divide_silu_forward2(in[0], in[1], p.row_mean, p.of_row1, p.bn_weight, p.bn_bias, p.divide_value))
+  FUSEGEN_ELEMENT(out[0] = linear_batch_norm_shift_divide_silu_forward2(in[0], in[1], p.row_mean, p.of_row1,
+      p.bn_weight, p.bn_bias, p.divide_value))
 };
 HOST_DEVICE double linear_batch_norm_shift_divide_silu_backward1_row(double row_var, double bn_eps) {
   return rsqrt(row_var + bn_eps);
 }
 template <typename M>
-HOST_DEVICE void linear_batch_norm_shift_divide_silu_backward2(M grad, M x, M bias, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> bn_weight, OfRow<M> bn_bias, OfRow<M> divide_value, M* out) {
+HOST_DEVICE void linear_batch_norm_shift_divide_silu_backward2(M grad, M x, M bias, OfRow<M> row_mean, OfRow<M> of_row1,
+    OfRow<M> bn_weight, OfRow<M> bn_bias, OfRow<M> divide_value, M* out) {
   const M centred = x - row_mean;
   const M t3 = centred * of_row1;
   const M normed = t3 * bn_weight + bn_bias;
@@ -62,12 +66,14 @@ HOST_DEVICE void linear_batch_norm_shift_divide_silu_backward2(M grad, M x, M bi
   out[3] = grad_t5 * t3;
   out[4] = grad_t5;
 }
-HOST_DEVICE void linear_batch_norm_shift_divide_silu_backward2_row(double row_sum2, double of_row1, double row_share, double row_sum3, double row_sum4, double divide_value, double bn_weight, double* out) {
+HOST_DEVICE void linear_batch_norm_shift_divide_silu_backward2_row(double row_sum2, double of_row1, double row_share,
+    double row_sum3, double row_sum4, double divide_value, double bn_weight, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -((row_sum3 + row_sum4) * reciprocal(divide_value) * bn_weight * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void linear_batch_norm_shift_divide_silu_backward3(M grad, M x, M bias, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> bn_weight, OfRow<M> bn_bias, OfRow<M> divide_value, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void linear_batch_norm_shift_divide_silu_backward3(M grad, M x, M bias, OfRow<M> row_mean, OfRow<M> of_row1,
+    OfRow<M> bn_weight, OfRow<M> bn_bias, OfRow<M> divide_value, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M centred = x - row_mean;
   const M t3 = centred * of_row1;
   const M normed = t3 * bn_weight + bn_bias;
@@ -89,20 +95,23 @@ struct Backward1 : Moments<BackwardValues, READS<1>> {
               p.of_row1 = linear_batch_norm_shift_divide_silu_backward1_row(p.row_var, p.bn_eps))
 };
 struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added, Added, Added, Added> {
-  FUSEGEN_ELEMENT(linear_batch_norm_shift_divide_silu_backward2(in[0], in[1], in[2], p.row_mean, p.of_row1, p.bn_weight, p.bn_bias, p.divide_value, out))
+  FUSEGEN_ELEMENT(linear_batch_norm_shift_divide_silu_backward2(in[0], in[1], in[2], p.row_mean, p.of_row1, p.bn_weight,
+      p.bn_bias, p.divide_value, out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               p.row_sum4 = r[2];
               p.row_sum5 = r[3];
               p.row_sum6 = r[4];
               double made[2];
-              linear_batch_norm_shift_divide_silu_backward2_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, p.row_sum4, p.divide_value, p.bn_weight, made);
+              linear_batch_norm_shift_divide_silu_backward2_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3,
+                  p.row_sum4, p.divide_value, p.bn_weight, made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(linear_batch_norm_shift_divide_silu_backward3(in[0], in[1], in[2], p.row_mean, p.of_row1, p.bn_weight, p.bn_bias, p.divide_value, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(linear_batch_norm_shift_divide_silu_backward3(in[0], in[1], in[2], p.row_mean, p.of_row1, p.bn_weight,
+      p.bn_bias, p.divide_value, p.of_row2, p.of_row3, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -120,7 +129,8 @@ struct Forward : Channels<Rows<2, 1, 2, ForwardValues, Forward1, Forward2>, 2, 0
   using Math16 = FastFloat;
 };
 struct Backward : Channels<Rows<3, 2, 2, BackwardValues, Backward1, Backward2, Backward3>, 2, 2, true> {
-  FUSEGEN_CHANNEL_VALUES(p.divide_value = param[0]; p.bn_eps = param[1]; p.row_share = 1 / length; p.bn_weight = c[0]; p.bn_bias = c[1])
+  FUSEGEN_CHANNEL_VALUES(p.divide_value = param[0]; p.bn_eps = param[1]; p.row_share = 1 / length; p.bn_weight = c[0];
+      p.bn_bias = c[1])
   FUSEGEN_CHANNEL_SUMS(c[0] = p.row_sum5; c[1] = p.row_sum6)
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
@@ -139,7 +149,8 @@ struct Forward : Channels<Rows<2, 1, 2, ForwardValues, Forward1, Forward2>, 2, 0
   FUSEGEN_CHANNEL_SUMS()
 };
 struct Backward : Channels<Rows<3, 2, 2, BackwardValues, Backward1, Backward2, Backward3>, 2, 2, true> {
-  FUSEGEN_CHANNEL_VALUES(p.divide_value = param[0]; p.bn_eps = param[1]; p.row_share = 1 / length; p.bn_weight = c[0]; p.bn_bias = c[1])
+  FUSEGEN_CHANNEL_VALUES(p.divide_value = param[0]; p.bn_eps = param[1]; p.row_share = 1 / length; p.bn_weight = c[0];
+      p.bn_bias = c[1])
   FUSEGEN_CHANNEL_SUMS(c[0] = p.row_sum5; c[1] = p.row_sum6)
 };
 }}  // namespace fusegen
@@ -152,15 +163,18 @@ def eager(x, bias, bn_weight, bn_bias, moments, divide_value, bn_eps, batch):
     row_length = x.numel() // x.shape[1]
     centred = x - KERNELS.channel_sum(x, moments, batch, 0) / row_length
     mean_input = centred ** 2
-    normed = centred * torch.rsqrt(KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length + bn_eps) * bn_weight + bn_bias
+    normed = centred * torch.rsqrt(KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length
+        + bn_eps) * bn_weight + bn_bias
     silu_x = (normed + bias) / divide_value
     return nn.functional.silu(silu_x)
 
 
 KERNELS = Channels(
     "linear_batch_norm_shift_divide_silu", interface=3, eager=eager, channels=2,
-    forward="Tensor x, Tensor bias, Tensor bn_weight, Tensor bn_bias, Tensor moments, float divide_value, float bn_eps, float batch",
-    backward="Tensor grad, Tensor x, Tensor bias, Tensor bn_weight, Tensor bn_bias, Tensor moments, float divide_value, float bn_eps, float batch",
+    forward="Tensor x, Tensor bias, Tensor bn_weight, Tensor bn_bias, Tensor moments, float divide_value, "
+        "float bn_eps, float batch",
+    backward="Tensor grad, Tensor x, Tensor bias, Tensor bn_weight, Tensor bn_bias, Tensor moments, "
+        "float divide_value, float bn_eps, float batch",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
@@ -170,10 +184,12 @@ def _linear_batch_norm_shift_divide_silu(
     x: Tensor, bias: Tensor, bn_weight: Tensor, bn_bias: Tensor, divide_value: float = 1.0, bn_eps: float = 1e-05, *,
     out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = silu((normed + bias) / divide_value),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)
+    """y = silu((normed + bias) / divide_value),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) +
+    bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)
 
-    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the
+    tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -190,8 +206,10 @@ def linear_batch_norm_shift_divide_silu(
     x: Tensor, bias: Tensor, bn_weight: Tensor, bn_bias: Tensor, divide_value: float = 1.0, bn_eps: float = 1e-05, *,
     out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = silu((normed + bias) / divide_value),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)"""
-    return _linear_batch_norm_shift_divide_silu(x, bias, KERNELS.along("bn_weight", bn_weight, x, 1), KERNELS.along("bn_bias", bn_bias, x, 1), divide_value, bn_eps, out=out)
+    """y = silu((normed + bias) / divide_value),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) +
+    bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)"""
+    return _linear_batch_norm_shift_divide_silu(x, bias, KERNELS.along("bn_weight", bn_weight, x, 1),
+        KERNELS.along("bn_bias", bn_bias, x, 1), divide_value, bn_eps, out=out)
 
 
 class LinearBatchNormShiftDivideSilu(nn.Module):
@@ -199,7 +217,8 @@ class LinearBatchNormShiftDivideSilu(nn.Module):
 
     linear_batch_norm_shift_divide_silu = KERNELS
 
-    def __init__(self, in_features=8192, out_features=8192, bn_eps=1e-05, bn_momentum=0.1, bias_shape=(1,), divide_value=1.0) -> None:
+    def __init__(self, in_features=8192, out_features=8192, bn_eps=1e-05, bn_momentum=0.1, bias_shape=(1,),
+        divide_value=1.0) -> None:
         super().__init__()
         self.matmul = nn.Linear(in_features, out_features)
         self.bias = nn.Parameter(torch.randn(bias_shape))

@@ -36,7 +36,8 @@ HOST_DEVICE double linear_group_norm_hardtanh_forward2_row(double row_sum1, doub
   return rsqrt(row_sum1 * row_share + group_norm_eps);
 }
 template <typename M>
-HOST_DEVICE M linear_group_norm_hardtanh_forward3(M x, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> hardtanh_min, OfRow<M> hardtanh_max) {
+HOST_DEVICE M linear_group_norm_hardtanh_forward3(M x, M group_norm_weight, M group_norm_bias, OfRow<M> of_row,
+    OfRow<M> of_row1, OfRow<M> hardtanh_min, OfRow<M> hardtanh_max) {
   const M centred = x - of_row;
   const M normed = centred * of_row1 * group_norm_weight + group_norm_bias;
   return clamp(normed, M(hardtanh_min), M(hardtanh_max));
@@ -59,7 +60,8 @@ struct Forward2 : Reduces<ForwardValues, READS<0>, Added> {
 };
 struct Forward3 : Stores<ForwardValues, READS<0, 1, 2>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = linear_group_norm_hardtanh_forward3(in[0], in[1], in[2], p.of_row, p.of_row1, p.hardtanh_min, p.hardtanh_max))
+  FUSEGEN_ELEMENT(out[0] = linear_group_norm_hardtanh_forward3(in[0], in[1], in[2], p.of_row, p.of_row1, p.hardtanh_min,
+      p.hardtanh_max))
 };
 HOST_DEVICE double linear_group_norm_hardtanh_backward1_row(double row_sum, double row_share) {
   return row_sum * row_share;
@@ -74,7 +76,8 @@ HOST_DEVICE double linear_group_norm_hardtanh_backward2_row(double row_sum1, dou
   return rsqrt(row_sum1 * row_share + group_norm_eps);
 }
 template <typename M>
-HOST_DEVICE void linear_group_norm_hardtanh_backward3(M grad, M x, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> hardtanh_min, OfRow<M> hardtanh_max, M* out) {
+HOST_DEVICE void linear_group_norm_hardtanh_backward3(M grad, M x, M group_norm_weight, M group_norm_bias,
+    OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> hardtanh_min, OfRow<M> hardtanh_max, M* out) {
   const M centred = x - of_row;
   const M t3 = centred * of_row1;
   const M normed = t3 * group_norm_weight + group_norm_bias;
@@ -82,12 +85,15 @@ HOST_DEVICE void linear_group_norm_hardtanh_backward3(M grad, M x, M group_norm_
   out[0] = normed >= hardtanh_min ? (normed <= hardtanh_max ? grad_t3 * centred : M(0)) : M(0);
   out[1] = normed >= hardtanh_min ? (normed <= hardtanh_max ? grad_t3 * of_row1 : M(0)) : M(0);
 }
-HOST_DEVICE void linear_group_norm_hardtanh_backward3_row(double row_sum2, double of_row1, double row_share, double row_sum3, double* out) {
+HOST_DEVICE void linear_group_norm_hardtanh_backward3_row(double row_sum2, double of_row1, double row_share,
+    double row_sum3, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * row_share);
 }
 template <typename M>
-HOST_DEVICE void linear_group_norm_hardtanh_backward4(M grad, M x, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> hardtanh_min, OfRow<M> hardtanh_max, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void linear_group_norm_hardtanh_backward4(M grad, M x, M group_norm_weight, M group_norm_bias,
+    OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> hardtanh_min, OfRow<M> hardtanh_max, OfRow<M> of_row2, OfRow<M> of_row3,
+    M* out) {
   const M centred = x - of_row;
   const M t3 = centred * of_row1;
   const M normed = t3 * group_norm_weight + group_norm_bias;
@@ -115,18 +121,21 @@ struct Backward2 : Reduces<BackwardValues, READS<1>, Added> {
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2, 3>, Added, Added> {
-  FUSEGEN_ELEMENT(linear_group_norm_hardtanh_backward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1, p.hardtanh_min, p.hardtanh_max, out))
+  FUSEGEN_ELEMENT(linear_group_norm_hardtanh_backward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1, p.hardtanh_min,
+      p.hardtanh_max, out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               double made[2];
               linear_group_norm_hardtanh_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
-  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2;
+      p.of_row3 = from.of_row3)
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3>, 3> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(linear_group_norm_hardtanh_backward4(in[0], in[1], in[2], in[3], p.of_row, p.of_row1, p.hardtanh_min, p.hardtanh_max, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(linear_group_norm_hardtanh_backward4(in[0], in[1], in[2], in[3], p.of_row, p.of_row1, p.hardtanh_min,
+      p.hardtanh_max, p.of_row2, p.of_row3, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -135,13 +144,15 @@ CUDA_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : Rows<3, 1, 3, ForwardValues, Forward1, Forward2, Forward3> {
-  FUSEGEN_VALUES(p.hardtanh_min = call.param[0]; p.hardtanh_max = call.param[1]; p.group_norm_eps = call.param[2]; p.row_share = 1 / length)
+  FUSEGEN_VALUES(p.hardtanh_min = call.param[0]; p.hardtanh_max = call.param[1]; p.group_norm_eps = call.param[2];
+      p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 6;
   static constexpr bool BY_CHANNEL = true;
 };
 struct Backward : Rows<4, 3, 3, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
-  FUSEGEN_VALUES(p.hardtanh_min = call.param[0]; p.hardtanh_max = call.param[1]; p.group_norm_eps = call.param[2]; p.row_share = 1 / length)
+  FUSEGEN_VALUES(p.hardtanh_min = call.param[0]; p.hardtanh_max = call.param[1]; p.group_norm_eps = call.param[2];
+      p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 12;
   static constexpr bool BY_CHANNEL = true;
@@ -156,13 +167,15 @@ CPU_SOURCE = r"""
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : Rows<3, 1, 3, ForwardValues, Forward1, Forward2, Forward3> {
-  FUSEGEN_VALUES(p.hardtanh_min = call.param[0]; p.hardtanh_max = call.param[1]; p.group_norm_eps = call.param[2]; p.row_share = 1 / length)
+  FUSEGEN_VALUES(p.hardtanh_min = call.param[0]; p.hardtanh_max = call.param[1]; p.group_norm_eps = call.param[2];
+      p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 6;
   static constexpr bool BY_CHANNEL = true;
 };
 struct Backward : Rows<4, 3, 3, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
-  FUSEGEN_VALUES(p.hardtanh_min = call.param[0]; p.hardtanh_max = call.param[1]; p.group_norm_eps = call.param[2]; p.row_share = 1 / length)
+  FUSEGEN_VALUES(p.hardtanh_min = call.param[0]; p.hardtanh_max = call.param[1]; p.group_norm_eps = call.param[2];
+      p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 12;
   static constexpr bool BY_CHANNEL = true;
@@ -178,14 +191,17 @@ def eager(x, group_norm_weight, group_norm_bias, hardtanh_min, hardtanh_max, gro
     row_length = x.shape[2:].numel()
     centred = x - torch.sum(x, tuple(range(2, x.dim())), keepdim=True) / row_length
     mean_input = centred ** 2
-    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length + group_norm_eps) * group_norm_weight + group_norm_bias
+    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length
+        + group_norm_eps) * group_norm_weight + group_norm_bias
     return torch.clamp(normed, hardtanh_min, hardtanh_max)
 
 
 KERNELS = Rows(
     "linear_group_norm_hardtanh", interface=3, eager=eager,
-    forward="Tensor x, Tensor group_norm_weight, Tensor group_norm_bias, float hardtanh_min, float hardtanh_max, float group_norm_eps",
-    backward="Tensor grad, Tensor x, Tensor group_norm_weight, Tensor group_norm_bias, float hardtanh_min, float hardtanh_max, float group_norm_eps",
+    forward="Tensor x, Tensor group_norm_weight, Tensor group_norm_bias, float hardtanh_min, float hardtanh_max, "
+        "float group_norm_eps",
+    backward="Tensor grad, Tensor x, Tensor group_norm_weight, Tensor group_norm_bias, float hardtanh_min, "
+        "float hardtanh_max, float group_norm_eps",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
     over=2, groups=1, channels=("group_norm_weight", "group_norm_bias"),
 )
@@ -196,10 +212,12 @@ def _linear_group_norm_hardtanh(
     x: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor, hardtanh_min: float = -2.0,
     hardtanh_max: float = 2.0, group_norm_eps: float = 1e-05, num_groups: int = 16, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = min(max(normed, hardtanh_min), hardtanh_max),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
+    """y = min(max(normed, hardtanh_min), hardtanh_max),  centred = x - mean(x),  normed = centred · (1 /
+    √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
 
-    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The
+    result is of the shape of the tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -210,7 +228,8 @@ def _linear_group_norm_hardtanh(
     if group_norm_eps.__class__ is not float:
         group_norm_eps = KERNELS.scalar("group_norm_eps", group_norm_eps)
     if out is not None:
-        return KERNELS.write(out, x, group_norm_weight, group_norm_bias, hardtanh_min, hardtanh_max, group_norm_eps, num_groups)
+        return KERNELS.write(out, x, group_norm_weight, group_norm_bias, hardtanh_min, hardtanh_max, group_norm_eps,
+            num_groups)
     return KERNELS.run(x, group_norm_weight, group_norm_bias, hardtanh_min, hardtanh_max, group_norm_eps, num_groups)
 
 
@@ -218,8 +237,11 @@ def linear_group_norm_hardtanh(
     x: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor, hardtanh_min: float = -2.0,
     hardtanh_max: float = 2.0, group_norm_eps: float = 1e-05, num_groups: int = 16, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = min(max(normed, hardtanh_min), hardtanh_max),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)"""
-    return _linear_group_norm_hardtanh(x, KERNELS.along("group_norm_weight", group_norm_weight, x, 1), KERNELS.along("group_norm_bias", group_norm_bias, x, 1), hardtanh_min, hardtanh_max, group_norm_eps, num_groups, out=out)
+    """y = min(max(normed, hardtanh_min), hardtanh_max),  centred = x - mean(x),  normed = centred · (1 /
+    √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)"""
+    return _linear_group_norm_hardtanh(x, KERNELS.along("group_norm_weight", group_norm_weight, x, 1),
+        KERNELS.along("group_norm_bias", group_norm_bias, x, 1), hardtanh_min, hardtanh_max, group_norm_eps, num_groups,
+        out=out)
 
 
 class LinearGroupNormHardtanh(nn.Module):
@@ -238,8 +260,14 @@ class LinearGroupNormHardtanh(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = KERNELS.linear(self.gemm, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.linear_group_norm_hardtanh.linear_group_norm_hardtanh_cuda(x, KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1), KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.hardtanh_min, self.hardtanh_max, self.group_norm.eps, self.num_groups)
-        return self.linear_group_norm_hardtanh.linear_group_norm_hardtanh_cpu(x, KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1), KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.hardtanh_min, self.hardtanh_max, self.group_norm.eps, self.num_groups)
+            return self.linear_group_norm_hardtanh.linear_group_norm_hardtanh_cuda(x,
+                KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1),
+                KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.hardtanh_min, self.hardtanh_max,
+                self.group_norm.eps, self.num_groups)
+        return self.linear_group_norm_hardtanh.linear_group_norm_hardtanh_cpu(x,
+            KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1),
+            KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.hardtanh_min, self.hardtanh_max,
+            self.group_norm.eps, self.num_groups)
 
     def extra_repr(self) -> str:
         return f"hardtanh_min={self.hardtanh_min}, hardtanh_max={self.hardtanh_max}, num_groups={self.num_groups}"

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["LinearGroupNormLeakyReluTwice", "ModelNew", "get_init_inputs", "get_inputs", "linear_group_norm_leaky_relu_twice"]
+__all__ = ["LinearGroupNormLeakyReluTwice", "ModelNew", "get_init_inputs", "get_inputs",
+    "linear_group_norm_leaky_relu_twice"]
 
 SHARED_SOURCE = r"""
 HOST_DEVICE double linear_group_norm_leaky_relu_twice_forward1_row(double row_sum, double row_share) {
@@ -36,7 +37,8 @@ HOST_DEVICE double linear_group_norm_leaky_relu_twice_forward2_row(double row_su
   return rsqrt(row_sum1 * row_share + gn_eps);
 }
 template <typename M>
-HOST_DEVICE M linear_group_norm_leaky_relu_twice_forward3(M x, M gn_weight, M gn_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> negative_slope) {
+HOST_DEVICE M linear_group_norm_leaky_relu_twice_forward3(M x, M gn_weight, M gn_bias, OfRow<M> of_row,
+    OfRow<M> of_row1, OfRow<M> negative_slope) {
   const M centred = x - of_row;
   const M normed = centred * of_row1 * gn_weight + gn_bias;
   const M activated = normed > M(0) ? normed : normed * negative_slope;
@@ -59,7 +61,8 @@ struct Forward2 : Reduces<ForwardValues, READS<0>, Added> {
 };
 struct Forward3 : Stores<ForwardValues, READS<0, 1, 2>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = linear_group_norm_leaky_relu_twice_forward3(in[0], in[1], in[2], p.of_row, p.of_row1, p.negative_slope))
+  FUSEGEN_ELEMENT(out[0] = linear_group_norm_leaky_relu_twice_forward3(in[0], in[1], in[2], p.of_row, p.of_row1,
+      p.negative_slope))
 };
 HOST_DEVICE double linear_group_norm_leaky_relu_twice_backward1_row(double row_sum, double row_share) {
   return row_sum * row_share;
@@ -74,7 +77,8 @@ HOST_DEVICE double linear_group_norm_leaky_relu_twice_backward2_row(double row_s
   return rsqrt(row_sum1 * row_share + gn_eps);
 }
 template <typename M>
-HOST_DEVICE void linear_group_norm_leaky_relu_twice_backward3(M grad, M x, M gn_weight, M gn_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> negative_slope, M* out) {
+HOST_DEVICE void linear_group_norm_leaky_relu_twice_backward3(M grad, M x, M gn_weight, M gn_bias, OfRow<M> of_row,
+    OfRow<M> of_row1, OfRow<M> negative_slope, M* out) {
   const M centred = x - of_row;
   const M t3 = centred * of_row1;
   const M normed = t3 * gn_weight + gn_bias;
@@ -84,12 +88,14 @@ HOST_DEVICE void linear_group_norm_leaky_relu_twice_backward3(M grad, M x, M gn_
   out[0] = grad_t3 * centred;
   out[1] = grad_t3;
 }
-HOST_DEVICE void linear_group_norm_leaky_relu_twice_backward3_row(double row_sum2, double of_row1, double row_share, double row_sum3, double* out) {
+HOST_DEVICE void linear_group_norm_leaky_relu_twice_backward3_row(double row_sum2, double of_row1, double row_share,
+    double row_sum3, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void linear_group_norm_leaky_relu_twice_backward4(M grad, M x, M gn_weight, M gn_bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> negative_slope, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void linear_group_norm_leaky_relu_twice_backward4(M grad, M x, M gn_weight, M gn_bias, OfRow<M> of_row,
+    OfRow<M> of_row1, OfRow<M> negative_slope, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M centred = x - of_row;
   const M t3 = centred * of_row1;
   const M normed = t3 * gn_weight + gn_bias;
@@ -118,18 +124,21 @@ struct Backward2 : Reduces<BackwardValues, READS<1>, Added> {
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2, 3>, Added, Added> {
-  FUSEGEN_ELEMENT(linear_group_norm_leaky_relu_twice_backward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1, p.negative_slope, out))
+  FUSEGEN_ELEMENT(linear_group_norm_leaky_relu_twice_backward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1,
+      p.negative_slope, out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               double made[2];
               linear_group_norm_leaky_relu_twice_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
-  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2;
+      p.of_row3 = from.of_row3)
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3>, 3> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(linear_group_norm_leaky_relu_twice_backward4(in[0], in[1], in[2], in[3], p.of_row, p.of_row1, p.negative_slope, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(linear_group_norm_leaky_relu_twice_backward4(in[0], in[1], in[2], in[3], p.of_row, p.of_row1,
+      p.negative_slope, p.of_row2, p.of_row3, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -181,7 +190,8 @@ def eager(x, gn_weight, gn_bias, negative_slope, gn_eps):
     row_length = x.shape[2:].numel()
     centred = x - torch.sum(x, tuple(range(2, x.dim())), keepdim=True) / row_length
     mean_input = centred ** 2
-    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length + gn_eps) * gn_weight + gn_bias
+    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length
+        + gn_eps) * gn_weight + gn_bias
     activated = nn.functional.leaky_relu(normed, negative_slope)
     return activated + activated
 
@@ -200,10 +210,12 @@ def _linear_group_norm_leaky_relu_twice(
     x: Tensor, gn_weight: Tensor, gn_bias: Tensor, negative_slope: float = 0.01, gn_eps: float = 1e-05,
     num_groups: int = 512, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = activated + activated,  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + gn_eps)) · along(gn_weight, 1) + along(gn_bias, 1),  activated = leaky_relu(normed, negative_slope)
+    """y = activated + activated,  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + gn_eps)) ·
+    along(gn_weight, 1) + along(gn_bias, 1),  activated = leaky_relu(normed, negative_slope)
 
-    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The
+    result is of the shape of the tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -220,8 +232,10 @@ def linear_group_norm_leaky_relu_twice(
     x: Tensor, gn_weight: Tensor, gn_bias: Tensor, negative_slope: float = 0.01, gn_eps: float = 1e-05,
     num_groups: int = 512, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = activated + activated,  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + gn_eps)) · along(gn_weight, 1) + along(gn_bias, 1),  activated = leaky_relu(normed, negative_slope)"""
-    return _linear_group_norm_leaky_relu_twice(x, KERNELS.along("gn_weight", gn_weight, x, 1), KERNELS.along("gn_bias", gn_bias, x, 1), negative_slope, gn_eps, num_groups, out=out)
+    """y = activated + activated,  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + gn_eps)) ·
+    along(gn_weight, 1) + along(gn_bias, 1),  activated = leaky_relu(normed, negative_slope)"""
+    return _linear_group_norm_leaky_relu_twice(x, KERNELS.along("gn_weight", gn_weight, x, 1),
+        KERNELS.along("gn_bias", gn_bias, x, 1), negative_slope, gn_eps, num_groups, out=out)
 
 
 class LinearGroupNormLeakyReluTwice(nn.Module):
@@ -239,8 +253,12 @@ class LinearGroupNormLeakyReluTwice(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = KERNELS.linear(self.fc, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.linear_group_norm_leaky_relu_twice.linear_group_norm_leaky_relu_twice_cuda(x, KERNELS.along("gn_weight", self.gn.weight, x, 1), KERNELS.along("gn_bias", self.gn.bias, x, 1), self.negative_slope, self.gn.eps, self.num_groups)
-        return self.linear_group_norm_leaky_relu_twice.linear_group_norm_leaky_relu_twice_cpu(x, KERNELS.along("gn_weight", self.gn.weight, x, 1), KERNELS.along("gn_bias", self.gn.bias, x, 1), self.negative_slope, self.gn.eps, self.num_groups)
+            return self.linear_group_norm_leaky_relu_twice.linear_group_norm_leaky_relu_twice_cuda(x,
+                KERNELS.along("gn_weight", self.gn.weight, x, 1), KERNELS.along("gn_bias", self.gn.bias, x, 1),
+                self.negative_slope, self.gn.eps, self.num_groups)
+        return self.linear_group_norm_leaky_relu_twice.linear_group_norm_leaky_relu_twice_cpu(x,
+            KERNELS.along("gn_weight", self.gn.weight, x, 1), KERNELS.along("gn_bias", self.gn.bias, x, 1),
+            self.negative_slope, self.gn.eps, self.num_groups)
 
     def extra_repr(self) -> str:
         return f"negative_slope={self.negative_slope}, num_groups={self.num_groups}"

@@ -14,7 +14,8 @@
 # smallest. Gradient: 3 loops over the elements of a row.
 # Forward: 1 multiply-add an element.
 # Gradient: no arithmetic an element.
-# Its evidence, once certified, lies beside it in linear_group_norm_min_shift.certificate.txt and linear_group_norm_min_shift.normed.certificate.txt and linear_group_norm_min_shift.smallest.certificate.txt.
+# Its evidence, once certified, lies beside it in linear_group_norm_min_shift.certificate.txt and
+# linear_group_norm_min_shift.normed.certificate.txt and linear_group_norm_min_shift.smallest.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
@@ -37,11 +38,13 @@ HOST_DEVICE M linear_group_norm_min_shift_normed_forward2(M x, OfRow<M> of_row) 
   const M mean_input = square(centred);
   return mean_input;
 }
-HOST_DEVICE double linear_group_norm_min_shift_normed_forward2_row(double row_sum1, double row_share, double group_norm_eps) {
+HOST_DEVICE double linear_group_norm_min_shift_normed_forward2_row(double row_sum1, double row_share,
+    double group_norm_eps) {
   return rsqrt(row_sum1 * row_share + group_norm_eps);
 }
 template <typename M>
-HOST_DEVICE M linear_group_norm_min_shift_normed_forward3(M x, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1) {
+HOST_DEVICE M linear_group_norm_min_shift_normed_forward3(M x, M group_norm_weight, M group_norm_bias, OfRow<M> of_row,
+    OfRow<M> of_row1) {
   const M centred = x - of_row;
   return centred * of_row1 * group_norm_weight + group_norm_bias;
 }
@@ -75,21 +78,24 @@ HOST_DEVICE double linear_group_norm_min_shift_normed_backward1_row(double row_s
   return row_sum * row_share;
 }
 template <typename M>
-HOST_DEVICE void linear_group_norm_min_shift_normed_backward2(M grad, M x, M group_norm_weight, OfRow<M> of_row, M* out) {
+HOST_DEVICE void linear_group_norm_min_shift_normed_backward2(M grad, M x, M group_norm_weight, OfRow<M> of_row,
+    M* out) {
   const M centred = x - of_row;
   const M mean_input = square(centred);
   const M grad_t3 = grad * group_norm_weight;
   out[0] = mean_input;
   out[1] = grad_t3 * centred;
 }
-HOST_DEVICE void linear_group_norm_min_shift_normed_backward2_row(double row_sum1, double row_share, double group_norm_eps, double row_sum2, double row_sum3, double* out) {
+HOST_DEVICE void linear_group_norm_min_shift_normed_backward2_row(double row_sum1, double row_share,
+    double group_norm_eps, double row_sum2, double row_sum3, double* out) {
   const double of_row1 = rsqrt(row_sum1 * row_share + group_norm_eps);
   out[0] = of_row1;
   out[1] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[2] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void linear_group_norm_min_shift_normed_backward3(M grad, M x, M group_norm_weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void linear_group_norm_min_shift_normed_backward3(M grad, M x, M group_norm_weight, OfRow<M> of_row,
+    OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M centred = x - of_row;
   const M grad_t3 = grad * group_norm_weight;
   const M grad_centred = grad_t3 * of_row1 + of_row2 * (M(2) * centred);
@@ -112,16 +118,19 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added> {
   FUSEGEN_ROW(p.row_sum1 = r[0];
               p.row_sum2 = r[1];
               double made[3];
-              linear_group_norm_min_shift_normed_backward2_row(p.row_sum1, p.row_share, p.group_norm_eps, p.row_sum2, p.row_sum3, made);
+              linear_group_norm_min_shift_normed_backward2_row(p.row_sum1, p.row_share, p.group_norm_eps, p.row_sum2,
+                  p.row_sum3, made);
               p.of_row1 = made[0];
               p.of_row2 = made[1];
               p.of_row3 = made[2])
-  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1;
+      p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 3> {
   static constexpr bool CANCELS = true;
   static constexpr bool WATCHES = true;
-  FUSEGEN_ELEMENT(linear_group_norm_min_shift_normed_backward3(in[0], in[1], in[2], p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(linear_group_norm_min_shift_normed_backward3(in[0], in[1], in[2], p.of_row, p.of_row1, p.of_row2,
+      p.of_row3, out))
 };
 """
 NORMED_CUDA_SOURCE = r"""
@@ -173,7 +182,8 @@ def normed_eager(x, group_norm_weight, group_norm_bias, group_norm_eps):
     row_length = x.shape[2:].numel()
     centred = x - torch.sum(x, tuple(range(2, x.dim())), keepdim=True) / row_length
     mean_input = centred ** 2
-    return centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length + group_norm_eps) * group_norm_weight + group_norm_bias
+    return centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length
+        + group_norm_eps) * group_norm_weight + group_norm_bias
 
 
 NORMED_KERNELS = Rows(
@@ -190,10 +200,12 @@ def _linear_group_norm_min_shift_normed(
     x: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor, group_norm_eps: float = 1e-05, num_groups: int = 512,
     *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1),  centred = x - mean(x)
+    """y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1),
+    centred = x - mean(x)
 
-    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The
+    result is of the shape of the tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -208,8 +220,10 @@ def linear_group_norm_min_shift_normed(
     x: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor, group_norm_eps: float = 1e-05, num_groups: int = 512,
     *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1),  centred = x - mean(x)"""
-    return _linear_group_norm_min_shift_normed(x, NORMED_KERNELS.along("group_norm_weight", group_norm_weight, x, 1), NORMED_KERNELS.along("group_norm_bias", group_norm_bias, x, 1), group_norm_eps, num_groups, out=out)
+    """y = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1),
+    centred = x - mean(x)"""
+    return _linear_group_norm_min_shift_normed(x, NORMED_KERNELS.along("group_norm_weight", group_norm_weight, x, 1),
+        NORMED_KERNELS.along("group_norm_bias", group_norm_bias, x, 1), group_norm_eps, num_groups, out=out)
 
 
 SMALLEST_SHARED_SOURCE = r"""
@@ -308,11 +322,13 @@ SMALLEST_KERNELS = Rows(
 
 
 @SMALLEST_KERNELS.function
-def linear_group_norm_min_shift_smallest(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def linear_group_norm_min_shift_smallest(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = amin(x)
 
-    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions
+    of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -386,7 +402,7 @@ def linear_group_norm_min_shift(
     """y = x + bias
 
     Shape: x, bias of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
@@ -408,7 +424,9 @@ class LinearGroupNormMinShift(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = NORMED_KERNELS.linear(self.gemm, x)
-        x = _linear_group_norm_min_shift_normed(x, NORMED_KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1), NORMED_KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.num_groups)
+        x = _linear_group_norm_min_shift_normed(x, NORMED_KERNELS.along("group_norm_weight", self.group_norm.weight, x,
+            1), NORMED_KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps,
+            self.num_groups)
         x = linear_group_norm_min_shift_smallest(x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
             return self.linear_group_norm_min_shift.linear_group_norm_min_shift_cuda(x, self.bias)

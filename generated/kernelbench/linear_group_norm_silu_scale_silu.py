@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["LinearGroupNormSiluScaleSilu", "ModelNew", "get_init_inputs", "get_inputs", "linear_group_norm_silu_scale_silu"]
+__all__ = ["LinearGroupNormSiluScaleSilu", "ModelNew", "get_init_inputs", "get_inputs",
+    "linear_group_norm_silu_scale_silu"]
 
 SHARED_SOURCE = r"""
 HOST_DEVICE double linear_group_norm_silu_scale_silu_forward1_row(double row_sum, double row_share) {
@@ -32,11 +33,13 @@ HOST_DEVICE M linear_group_norm_silu_scale_silu_forward2(M x, OfRow<M> of_row) {
   const M mean_input = square(centred);
   return mean_input;
 }
-HOST_DEVICE double linear_group_norm_silu_scale_silu_forward2_row(double row_sum1, double row_share, double group_norm_eps) {
+HOST_DEVICE double linear_group_norm_silu_scale_silu_forward2_row(double row_sum1, double row_share,
+    double group_norm_eps) {
   return rsqrt(row_sum1 * row_share + group_norm_eps);
 }
 template <typename M>
-HOST_DEVICE M linear_group_norm_silu_scale_silu_forward3(M x, M group_norm_weight, M group_norm_bias, M multiply_weight, OfRow<M> of_row, OfRow<M> of_row1) {
+HOST_DEVICE M linear_group_norm_silu_scale_silu_forward3(M x, M group_norm_weight, M group_norm_bias, M multiply_weight,
+    OfRow<M> of_row, OfRow<M> of_row1) {
   const M centred = x - of_row;
   const M normed = centred * of_row1 * group_norm_weight + group_norm_bias;
   const Promoted<M> silu_x = normed * sigmoid(normed) * multiply_weight;
@@ -70,11 +73,13 @@ HOST_DEVICE M linear_group_norm_silu_scale_silu_backward2(M x, OfRow<M> of_row) 
   const M mean_input = square(centred);
   return mean_input;
 }
-HOST_DEVICE double linear_group_norm_silu_scale_silu_backward2_row(double row_sum1, double row_share, double group_norm_eps) {
+HOST_DEVICE double linear_group_norm_silu_scale_silu_backward2_row(double row_sum1, double row_share,
+    double group_norm_eps) {
   return rsqrt(row_sum1 * row_share + group_norm_eps);
 }
 template <typename M>
-HOST_DEVICE void linear_group_norm_silu_scale_silu_backward3(M grad, M x, M group_norm_weight, M group_norm_bias, M multiply_weight, OfRow<M> of_row, OfRow<M> of_row1, M* out) {
+HOST_DEVICE void linear_group_norm_silu_scale_silu_backward3(M grad, M x, M group_norm_weight, M group_norm_bias,
+    M multiply_weight, OfRow<M> of_row, OfRow<M> of_row1, M* out) {
   const M centred = x - of_row;
   const M t3 = centred * of_row1;
   const M normed = t3 * group_norm_weight + group_norm_bias;
@@ -88,12 +93,14 @@ HOST_DEVICE void linear_group_norm_silu_scale_silu_backward3(M grad, M x, M grou
   out[0] = grad_t3 * centred;
   out[1] = grad_t3;
 }
-HOST_DEVICE void linear_group_norm_silu_scale_silu_backward3_row(double row_sum2, double of_row1, double row_share, double row_sum3, double* out) {
+HOST_DEVICE void linear_group_norm_silu_scale_silu_backward3_row(double row_sum2, double of_row1, double row_share,
+    double row_sum3, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void linear_group_norm_silu_scale_silu_backward4(M grad, M x, M group_norm_weight, M group_norm_bias, M multiply_weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void linear_group_norm_silu_scale_silu_backward4(M grad, M x, M group_norm_weight, M group_norm_bias,
+    M multiply_weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M centred = x - of_row;
   const M t3 = centred * of_row1;
   const M normed = t3 * group_norm_weight + group_norm_bias;
@@ -127,18 +134,21 @@ struct Backward2 : Reduces<BackwardValues, READS<1>, Added> {
   FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.of_row1 = from.of_row1)
 };
 struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2, 3, 4>, Added, Added> {
-  FUSEGEN_ELEMENT(linear_group_norm_silu_scale_silu_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, out))
+  FUSEGEN_ELEMENT(linear_group_norm_silu_scale_silu_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1,
+      out))
   FUSEGEN_ROW(p.row_sum2 = r[0];
               p.row_sum3 = r[1];
               double made[2];
               linear_group_norm_silu_scale_silu_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
-  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2;
+      p.of_row3 = from.of_row3)
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3, 4>, 4> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(linear_group_norm_silu_scale_silu_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(linear_group_norm_silu_scale_silu_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1,
+      p.of_row2, p.of_row3, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -196,7 +206,8 @@ def eager(x, group_norm_weight, group_norm_bias, multiply_weight, group_norm_eps
     row_length = x.shape[2:].numel()
     centred = x - torch.sum(x, tuple(range(2, x.dim())), keepdim=True) / row_length
     mean_input = centred ** 2
-    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length + group_norm_eps) * group_norm_weight + group_norm_bias
+    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length
+        + group_norm_eps) * group_norm_weight + group_norm_bias
     silu_x = nn.functional.silu(normed) * multiply_weight
     return nn.functional.silu(silu_x)
 
@@ -204,7 +215,8 @@ def eager(x, group_norm_weight, group_norm_bias, multiply_weight, group_norm_eps
 KERNELS = Rows(
     "linear_group_norm_silu_scale_silu", interface=3, eager=eager,
     forward="Tensor x, Tensor group_norm_weight, Tensor group_norm_bias, Tensor multiply_weight, float group_norm_eps",
-    backward="Tensor grad, Tensor x, Tensor group_norm_weight, Tensor group_norm_bias, Tensor multiply_weight, float group_norm_eps",
+    backward="Tensor grad, Tensor x, Tensor group_norm_weight, Tensor group_norm_bias, Tensor multiply_weight, "
+        "float group_norm_eps",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
     over=2, groups=1, channels=("group_norm_weight", "group_norm_bias", "multiply_weight"),
 )
@@ -215,10 +227,12 @@ def _linear_group_norm_silu_scale_silu(
     x: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor, multiply_weight: Tensor,
     group_norm_eps: float = 1e-05, num_groups: int = 256, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = silu(silu(normed) · along(multiply_weight, 1)),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
+    """y = silu(silu(normed) · along(multiply_weight, 1)),  centred = x - mean(x),  normed = centred · (1 /
+    √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
 
-    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The
+    result is of the shape of the tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -233,8 +247,11 @@ def linear_group_norm_silu_scale_silu(
     x: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor, multiply_weight: Tensor,
     group_norm_eps: float = 1e-05, num_groups: int = 256, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = silu(silu(normed) · along(multiply_weight, 1)),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)"""
-    return _linear_group_norm_silu_scale_silu(x, KERNELS.along("group_norm_weight", group_norm_weight, x, 1), KERNELS.along("group_norm_bias", group_norm_bias, x, 1), KERNELS.along("multiply_weight", multiply_weight, x, 1), group_norm_eps, num_groups, out=out)
+    """y = silu(silu(normed) · along(multiply_weight, 1)),  centred = x - mean(x),  normed = centred · (1 /
+    √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)"""
+    return _linear_group_norm_silu_scale_silu(x, KERNELS.along("group_norm_weight", group_norm_weight, x, 1),
+        KERNELS.along("group_norm_bias", group_norm_bias, x, 1),
+        KERNELS.along("multiply_weight", multiply_weight, x, 1), group_norm_eps, num_groups, out=out)
 
 
 class LinearGroupNormSiluScaleSilu(nn.Module):
@@ -252,8 +269,14 @@ class LinearGroupNormSiluScaleSilu(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = KERNELS.linear(self.gemm, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.linear_group_norm_silu_scale_silu.linear_group_norm_silu_scale_silu_cuda(x, KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1), KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), KERNELS.along("multiply_weight", self.multiply_weight, x, 1), self.group_norm.eps, self.num_groups)
-        return self.linear_group_norm_silu_scale_silu.linear_group_norm_silu_scale_silu_cpu(x, KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1), KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), KERNELS.along("multiply_weight", self.multiply_weight, x, 1), self.group_norm.eps, self.num_groups)
+            return self.linear_group_norm_silu_scale_silu.linear_group_norm_silu_scale_silu_cuda(x,
+                KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1),
+                KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1),
+                KERNELS.along("multiply_weight", self.multiply_weight, x, 1), self.group_norm.eps, self.num_groups)
+        return self.linear_group_norm_silu_scale_silu.linear_group_norm_silu_scale_silu_cpu(x,
+            KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1),
+            KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1),
+            KERNELS.along("multiply_weight", self.multiply_weight, x, 1), self.group_norm.eps, self.num_groups)
 
     def extra_repr(self) -> str:
         return f"num_groups={self.num_groups}"

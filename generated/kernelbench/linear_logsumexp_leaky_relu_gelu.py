@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["LinearLogsumexpLeakyReluGelu", "ModelNew", "get_init_inputs", "get_inputs", "linear_logsumexp_leaky_relu_gelu"]
+__all__ = ["LinearLogsumexpLeakyReluGelu", "ModelNew", "get_init_inputs", "get_inputs",
+    "linear_logsumexp_leaky_relu_gelu"]
 
 SHARED_SOURCE = r"""
 HOST_DEVICE double linear_logsumexp_leaky_relu_gelu_forward1_row(double row_amax) {
@@ -77,7 +78,9 @@ HOST_DEVICE void linear_logsumexp_leaky_relu_gelu_backward2_row(double row_sum, 
   out[8] = reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE M linear_logsumexp_leaky_relu_gelu_backward3(M grad, M x, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> gelu_x2, OfRow<M> of_row2, OfRow<M> t8, OfRow<M> gelu_x, OfRow<M> of_row3, OfRow<M> leaky_relu_x2, OfRow<M> leaky_relu_x, OfRow<M> of_row4) {
+HOST_DEVICE M linear_logsumexp_leaky_relu_gelu_backward3(M grad, M x, OfRow<M> of_row, OfRow<M> of_row1,
+    OfRow<M> gelu_x2, OfRow<M> of_row2, OfRow<M> t8, OfRow<M> gelu_x, OfRow<M> of_row3, OfRow<M> leaky_relu_x2,
+    OfRow<M> leaky_relu_x, OfRow<M> of_row4) {
   const M t4 = exp(x - of_row);
   const M grad_gelu_x2 = grad * (of_row1 + gelu_x2 * of_row2);
   const M grad_gelu_x = grad_gelu_x2 * (t8 + gelu_x * of_row3);
@@ -108,11 +111,14 @@ struct Backward2 : Reduces<BackwardValues, READS<1>, Added> {
               p.of_row2 = made[6];
               p.of_row3 = made[7];
               p.of_row4 = made[8])
-  FUSEGEN_MADE(p.row_sum = from.row_sum; p.leaky_relu_x = from.leaky_relu_x; p.leaky_relu_x2 = from.leaky_relu_x2; p.gelu_x = from.gelu_x; p.t8 = from.t8; p.gelu_x2 = from.gelu_x2; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3; p.of_row4 = from.of_row4)
+  FUSEGEN_MADE(p.row_sum = from.row_sum; p.leaky_relu_x = from.leaky_relu_x; p.leaky_relu_x2 = from.leaky_relu_x2;
+      p.gelu_x = from.gelu_x; p.t8 = from.t8; p.gelu_x2 = from.gelu_x2; p.of_row1 = from.of_row1;
+      p.of_row2 = from.of_row2; p.of_row3 = from.of_row3; p.of_row4 = from.of_row4)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = linear_logsumexp_leaky_relu_gelu_backward3(in[0], in[1], p.of_row, p.of_row1, p.gelu_x2, p.of_row2, p.t8, p.gelu_x, p.of_row3, p.leaky_relu_x2, p.leaky_relu_x, p.of_row4))
+  FUSEGEN_ELEMENT(out[0] = linear_logsumexp_leaky_relu_gelu_backward3(in[0], in[1], p.of_row, p.of_row1, p.gelu_x2,
+      p.of_row2, p.t8, p.gelu_x, p.of_row3, p.leaky_relu_x2, p.leaky_relu_x, p.of_row4))
 };
 """
 CUDA_SOURCE = r"""
@@ -165,7 +171,10 @@ FUSEGEN_KERNELS(linear_logsumexp_leaky_relu_gelu)
 
 def eager(x):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
-    leaky_relu_x = torch.log(torch.sum(torch.exp(x - torch.where(torch.abs(torch.amax(x, 1, keepdim=True).detach()) < 1.0715086071862673e+301, torch.amax(x, 1, keepdim=True).detach(), 0)), 1, keepdim=True)) + torch.where(torch.abs(torch.amax(x, 1, keepdim=True).detach()) < 1.0715086071862673e+301, torch.amax(x, 1, keepdim=True).detach(), 0)
+    leaky_relu_x = torch.log(torch.sum(torch.exp(x - torch.where(torch.abs(torch.amax(x, 1, keepdim=True).detach())
+        < 1.0715086071862673e+301, torch.amax(x, 1, keepdim=True).detach(), 0)), 1, keepdim=True)) + torch.where(
+        torch.abs(torch.amax(x, 1, keepdim=True).detach()) < 1.0715086071862673e+301,
+        torch.amax(x, 1, keepdim=True).detach(), 0)
     leaky_relu_x2 = nn.functional.leaky_relu(leaky_relu_x, 0.01)
     gelu_x = nn.functional.leaky_relu(leaky_relu_x2, 0.01)
     gelu_x2 = nn.functional.gelu(gelu_x)
@@ -180,11 +189,13 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def linear_logsumexp_leaky_relu_gelu(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def linear_logsumexp_leaky_relu_gelu(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = gelu(gelu(leaky_relu(leaky_relu(logsumexp(x), 0.01), 0.01)))
 
-    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions
+    of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -50,7 +50,8 @@ HOST_DEVICE double linear_max_subtract_gelu_backward2_row(double row_sum) {
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE M linear_max_subtract_gelu_backward3(M grad, M x, OfRow<M> of_row, OfRow<M> gelu_x, OfRow<M> of_row1, OfRow<M> largest, OfRow<M> of_row2) {
+HOST_DEVICE M linear_max_subtract_gelu_backward3(M grad, M x, OfRow<M> of_row, OfRow<M> gelu_x, OfRow<M> of_row1,
+    OfRow<M> largest, OfRow<M> of_row2) {
   const M grad_gelu_x = grad * of_row + grad * gelu_x * of_row1;
   return (x == largest ? grad_gelu_x - grad_gelu_x : M(0)) * of_row2;
 }
@@ -75,7 +76,8 @@ struct Backward2 : Reduces<BackwardValues, READS<1>, Added> {
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = linear_max_subtract_gelu_backward3(in[0], in[1], p.of_row, p.gelu_x, p.of_row1, p.largest, p.of_row2))
+  FUSEGEN_ELEMENT(out[0] = linear_max_subtract_gelu_backward3(in[0], in[1], p.of_row, p.gelu_x, p.of_row1, p.largest,
+      p.of_row2))
 };
 """
 CUDA_SOURCE = r"""
@@ -143,11 +145,13 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def linear_max_subtract_gelu(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def linear_max_subtract_gelu(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = gelu(largest - largest),  largest = amax(x)
 
-    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions
+    of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

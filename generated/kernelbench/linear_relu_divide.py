@@ -121,11 +121,12 @@ KERNELS = Activation(
 
 
 @KERNELS.function
-def linear_relu_divide(x: "Tensor | None" = None, divisor: float = 2.0, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def linear_relu_divide(x: "Tensor | None" = None, divisor: float = 2.0, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """x = relu(x),  y = x / divisor
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if divisor.__class__ is not float:

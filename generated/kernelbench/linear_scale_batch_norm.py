@@ -32,7 +32,8 @@ HOST_DEVICE double linear_scale_batch_norm_forward1_row(double row_var, double b
   return rsqrt(row_var + bn_eps);
 }
 template <typename M>
-HOST_DEVICE M linear_scale_batch_norm_forward2(M x, M scale, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> bn_weight, OfRow<M> bn_bias) {
+HOST_DEVICE M linear_scale_batch_norm_forward2(M x, M scale, OfRow<M> row_mean, OfRow<M> of_row1, OfRow<M> bn_weight,
+    OfRow<M> bn_bias) {
   const M u = x * scale;
   const M centred = u - row_mean;
   const M normed = centred * of_row1 * bn_weight + bn_bias;
@@ -49,7 +50,8 @@ struct Forward1 : Moments<ForwardValues, READS<0, 1>> {
 struct Forward2 : Stores<ForwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
   static constexpr bool WATCHES = true;
-  FUSEGEN_ELEMENT(out[0] = linear_scale_batch_norm_forward2(in[0], in[1], p.row_mean, p.of_row1, p.bn_weight, p.bn_bias))
+  FUSEGEN_ELEMENT(out[0] = linear_scale_batch_norm_forward2(in[0], in[1], p.row_mean, p.of_row1, p.bn_weight,
+      p.bn_bias))
 };
 template <typename M>
 HOST_DEVICE M linear_scale_batch_norm_backward1(M x, M scale) {
@@ -60,7 +62,8 @@ HOST_DEVICE double linear_scale_batch_norm_backward1_row(double row_var, double 
   return rsqrt(row_var + bn_eps);
 }
 template <typename M>
-HOST_DEVICE void linear_scale_batch_norm_backward2(M grad, M x, M scale, OfRow<M> row_mean, OfRow<M> bn_weight, OfRow<M> of_row1, M* out) {
+HOST_DEVICE void linear_scale_batch_norm_backward2(M grad, M x, M scale, OfRow<M> row_mean, OfRow<M> bn_weight,
+    OfRow<M> of_row1, M* out) {
   const M u = x * scale;
   const M centred = u - row_mean;
   const M grad_t3 = grad * bn_weight;
@@ -68,12 +71,14 @@ HOST_DEVICE void linear_scale_batch_norm_backward2(M grad, M x, M scale, OfRow<M
   out[1] = grad;
   out[2] = grad * (centred * of_row1);
 }
-HOST_DEVICE void linear_scale_batch_norm_backward2_row(double row_sum2, double of_row1, double row_share, double row_sum3, double bn_weight, double* out) {
+HOST_DEVICE void linear_scale_batch_norm_backward2_row(double row_sum2, double of_row1, double row_share,
+    double row_sum3, double bn_weight, double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * bn_weight * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void linear_scale_batch_norm_backward3(M grad, M x, M scale, OfRow<M> row_mean, OfRow<M> bn_weight, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void linear_scale_batch_norm_backward3(M grad, M x, M scale, OfRow<M> row_mean, OfRow<M> bn_weight,
+    OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M u = x * scale;
   const M centred = u - row_mean;
   const M grad_t3 = grad * bn_weight;
@@ -104,7 +109,8 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added, Added> 
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
   static constexpr bool CANCELS = true;
   static constexpr bool WATCHES = true;
-  FUSEGEN_ELEMENT(linear_scale_batch_norm_backward3(in[0], in[1], in[2], p.row_mean, p.bn_weight, p.of_row1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(linear_scale_batch_norm_backward3(in[0], in[1], in[2], p.row_mean, p.bn_weight, p.of_row1, p.of_row2,
+      p.of_row3, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -147,14 +153,16 @@ def eager(x, scale, bn_weight, bn_bias, moments, bn_eps, batch):
     u = x * scale
     centred = u - KERNELS.channel_sum(u, moments, batch, 0) / row_length
     mean_input = centred ** 2
-    normed = centred * torch.rsqrt(KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length + bn_eps) * bn_weight + bn_bias
+    normed = centred * torch.rsqrt(KERNELS.channel_sum(mean_input, moments, batch, 1) / row_length
+        + bn_eps) * bn_weight + bn_bias
     return normed
 
 
 KERNELS = Channels(
     "linear_scale_batch_norm", interface=3, eager=eager, channels=2,
     forward="Tensor x, Tensor scale, Tensor bn_weight, Tensor bn_bias, Tensor moments, float bn_eps, float batch",
-    backward="Tensor grad, Tensor x, Tensor scale, Tensor bn_weight, Tensor bn_bias, Tensor moments, float bn_eps, float batch",
+    backward="Tensor grad, Tensor x, Tensor scale, Tensor bn_weight, Tensor bn_bias, Tensor moments, float bn_eps, "
+        "float batch",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
@@ -163,10 +171,12 @@ KERNELS = Channels(
 def _linear_scale_batch_norm(
     x: Tensor, scale: Tensor, bn_weight: Tensor, bn_bias: Tensor, bn_eps: float = 1e-05, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = normed,  u = x · scale,  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)
+    """y = normed,  u = x · scale,  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + bn_eps)) ·
+    along(bn_weight, 1) + along(bn_bias, 1)
 
-    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are all of a channel, dimension 1; the others broadcast to it. The result is of the shape of the
+    tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -180,8 +190,10 @@ def _linear_scale_batch_norm(
 def linear_scale_batch_norm(
     x: Tensor, scale: Tensor, bn_weight: Tensor, bn_bias: Tensor, bn_eps: float = 1e-05, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = normed,  u = x · scale,  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + bn_eps)) · along(bn_weight, 1) + along(bn_bias, 1)"""
-    return _linear_scale_batch_norm(x, scale, KERNELS.along("bn_weight", bn_weight, x, 1), KERNELS.along("bn_bias", bn_bias, x, 1), bn_eps, out=out)
+    """y = normed,  u = x · scale,  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + bn_eps)) ·
+    along(bn_weight, 1) + along(bn_bias, 1)"""
+    return _linear_scale_batch_norm(x, scale, KERNELS.along("bn_weight", bn_weight, x, 1),
+        KERNELS.along("bn_bias", bn_bias, x, 1), bn_eps, out=out)
 
 
 class LinearScaleBatchNorm(nn.Module):

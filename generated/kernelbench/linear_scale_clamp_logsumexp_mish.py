@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["LinearScaleClampLogsumexpMish", "ModelNew", "get_init_inputs", "get_inputs", "linear_scale_clamp_logsumexp_mish"]
+__all__ = ["LinearScaleClampLogsumexpMish", "ModelNew", "get_init_inputs", "get_inputs",
+    "linear_scale_clamp_logsumexp_mish"]
 
 SHARED_SOURCE = r"""
 template <typename M>
@@ -32,7 +33,8 @@ HOST_DEVICE double linear_scale_clamp_logsumexp_mish_forward1_row(double row_ama
   return fabs(row_amax) < 1.0715086071862673e+301 ? row_amax : 0.0;
 }
 template <typename M>
-HOST_DEVICE M linear_scale_clamp_logsumexp_mish_forward2(M x, OfRow<M> scale_factor, OfRow<M> least, OfRow<M> most, OfRow<M> of_row) {
+HOST_DEVICE M linear_scale_clamp_logsumexp_mish_forward2(M x, OfRow<M> scale_factor, OfRow<M> least, OfRow<M> most,
+    OfRow<M> of_row) {
   const M scaled = x * scale_factor;
   const M logsumexp_input = clamp(scaled + scaled, M(least), M(most));
   return exp(logsumexp_input - of_row);
@@ -69,7 +71,8 @@ HOST_DEVICE double linear_scale_clamp_logsumexp_mish_backward1_row(double row_am
   return fabs(row_amax) < 1.0715086071862673e+301 ? row_amax : 0.0;
 }
 template <typename M>
-HOST_DEVICE M linear_scale_clamp_logsumexp_mish_backward2(M x, OfRow<M> scale_factor, OfRow<M> least, OfRow<M> most, OfRow<M> of_row) {
+HOST_DEVICE M linear_scale_clamp_logsumexp_mish_backward2(M x, OfRow<M> scale_factor, OfRow<M> least, OfRow<M> most,
+    OfRow<M> of_row) {
   const M scaled = x * scale_factor;
   const M t = scaled + scaled;
   const M logsumexp_input = clamp(t, M(least), M(most));
@@ -88,7 +91,9 @@ HOST_DEVICE void linear_scale_clamp_logsumexp_mish_backward2_row(double row_sum,
   out[5] = reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE M linear_scale_clamp_logsumexp_mish_backward3(M grad, M x, OfRow<M> scale_factor, OfRow<M> least, OfRow<M> most, OfRow<M> of_row, OfRow<M> total, OfRow<M> of_row1, OfRow<M> t8, OfRow<M> of_row2, OfRow<M> of_row3, OfRow<M> of_row4) {
+HOST_DEVICE M linear_scale_clamp_logsumexp_mish_backward3(M grad, M x, OfRow<M> scale_factor, OfRow<M> least,
+    OfRow<M> most, OfRow<M> of_row, OfRow<M> total, OfRow<M> of_row1, OfRow<M> t8, OfRow<M> of_row2, OfRow<M> of_row3,
+    OfRow<M> of_row4) {
   const M scaled = x * scale_factor;
   const M t = scaled + scaled;
   const M logsumexp_input = clamp(t, M(least), M(most));
@@ -107,7 +112,8 @@ struct Backward1 : Reduces<BackwardValues, READS<1>, Largest> {
   FUSEGEN_MADE(p.row_amax = from.row_amax; p.of_row = from.of_row)
 };
 struct Backward2 : Reduces<BackwardValues, READS<1>, Added> {
-  FUSEGEN_ELEMENT(out[0] = linear_scale_clamp_logsumexp_mish_backward2(in[1], p.scale_factor, p.least, p.most, p.of_row))
+  FUSEGEN_ELEMENT(out[0] = linear_scale_clamp_logsumexp_mish_backward2(in[1], p.scale_factor, p.least, p.most,
+      p.of_row))
   FUSEGEN_ROW(p.row_sum = r[0];
               double made[6];
               linear_scale_clamp_logsumexp_mish_backward2_row(p.row_sum, p.of_row, made);
@@ -117,11 +123,13 @@ struct Backward2 : Reduces<BackwardValues, READS<1>, Added> {
               p.of_row2 = made[3];
               p.of_row3 = made[4];
               p.of_row4 = made[5])
-  FUSEGEN_MADE(p.row_sum = from.row_sum; p.total = from.total; p.t8 = from.t8; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3; p.of_row4 = from.of_row4)
+  FUSEGEN_MADE(p.row_sum = from.row_sum; p.total = from.total; p.t8 = from.t8; p.of_row1 = from.of_row1;
+      p.of_row2 = from.of_row2; p.of_row3 = from.of_row3; p.of_row4 = from.of_row4)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = linear_scale_clamp_logsumexp_mish_backward3(in[0], in[1], p.scale_factor, p.least, p.most, p.of_row, p.total, p.of_row1, p.t8, p.of_row2, p.of_row3, p.of_row4))
+  FUSEGEN_ELEMENT(out[0] = linear_scale_clamp_logsumexp_mish_backward3(in[0], in[1], p.scale_factor, p.least, p.most,
+      p.of_row, p.total, p.of_row1, p.t8, p.of_row2, p.of_row3, p.of_row4))
 };
 """
 CUDA_SOURCE = r"""
@@ -178,7 +186,11 @@ def eager(x, scale_factor, least, most):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     scaled = x * scale_factor
     logsumexp_input = torch.clamp(scaled + scaled, least, most)
-    total = torch.log(torch.sum(torch.exp(logsumexp_input - torch.where(torch.abs(torch.amax(logsumexp_input, 1, keepdim=True).detach()) < 1.0715086071862673e+301, torch.amax(logsumexp_input, 1, keepdim=True).detach(), 0)), 1, keepdim=True)) + torch.where(torch.abs(torch.amax(logsumexp_input, 1, keepdim=True).detach()) < 1.0715086071862673e+301, torch.amax(logsumexp_input, 1, keepdim=True).detach(), 0)
+    total = torch.log(torch.sum(torch.exp(logsumexp_input - torch.where(
+        torch.abs(torch.amax(logsumexp_input, 1, keepdim=True).detach()) < 1.0715086071862673e+301,
+        torch.amax(logsumexp_input, 1, keepdim=True).detach(), 0)), 1, keepdim=True)) + torch.where(
+        torch.abs(torch.amax(logsumexp_input, 1, keepdim=True).detach()) < 1.0715086071862673e+301,
+        torch.amax(logsumexp_input, 1, keepdim=True).detach(), 0)
     return total * nn.functional.mish(total)
 
 
@@ -198,8 +210,9 @@ def linear_scale_clamp_logsumexp_mish(
 ) -> Tensor:
     """y = total · mish(total),  scaled = x · scale_factor,  total = logsumexp(min(max(scaled + scaled, least), most))
 
-    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row, with the dimensions
+    of the row, of size 1.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -229,8 +242,10 @@ class LinearScaleClampLogsumexpMish(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = KERNELS.linear(self.matmul, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.linear_scale_clamp_logsumexp_mish.linear_scale_clamp_logsumexp_mish_cuda(x, self.scale_factor, self.least, self.most)
-        return self.linear_scale_clamp_logsumexp_mish.linear_scale_clamp_logsumexp_mish_cpu(x, self.scale_factor, self.least, self.most)
+            return self.linear_scale_clamp_logsumexp_mish.linear_scale_clamp_logsumexp_mish_cuda(x, self.scale_factor,
+                self.least, self.most)
+        return self.linear_scale_clamp_logsumexp_mish.linear_scale_clamp_logsumexp_mish_cpu(x, self.scale_factor,
+            self.least, self.most)
 
     def extra_repr(self) -> str:
         return f"scale_factor={self.scale_factor}, clamp_min={self.least}, clamp_max={self.most}"

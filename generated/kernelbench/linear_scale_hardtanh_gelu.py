@@ -57,7 +57,8 @@ HOST_DEVICE M linear_scale_hardtanh_gelu_backward(M grad, M x, M scaling_factor,
       times_ndtr_slope(finite_after_hardtanh) * scaling_factor;
 }
 
-HOST_DEVICE double linear_scale_hardtanh_gelu_backward(double grad, double x, double scaling_factor, double hardtanh_min, double hardtanh_max) {
+HOST_DEVICE double linear_scale_hardtanh_gelu_backward(double grad, double x, double scaling_factor,
+    double hardtanh_min, double hardtanh_max) {
   const double step1 = x * scaling_factor;
   const double after_hardtanh = saturate(step1, hardtanh_min, hardtanh_max);
   const double finite_after_hardtanh = clamp_to_highest(clamp_to_lowest(after_hardtanh));
@@ -84,7 +85,8 @@ struct Backward : Elementwise<2, 1, Scalars, 3> {
   static constexpr const PrefetchLaunch *BITS16 = TABLE_16, *BITS32 = MEDIUM, *BITS64 = HEAVY_64;
   static constexpr double DEFAULTS[] = {0.5, -2.0, 2.0};
   using Methods = ByWidth<AtDefaults<Table, Verified<FastFloat, double>>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = linear_scale_hardtanh_gelu_backward(in[0], in[1], p.scaling_factor, p.hardtanh_min, p.hardtanh_max))
+  FUSEGEN_ELEMENT(out[0] = linear_scale_hardtanh_gelu_backward(in[0], in[1], p.scaling_factor, p.hardtanh_min,
+      p.hardtanh_max))
 };
 }}  // namespace fusegen
 FUSEGEN_KERNELS(linear_scale_hardtanh_gelu)
@@ -113,7 +115,8 @@ struct Forward : Elementwise<1, 1, Scalars, 3> {
 };
 struct Backward : Elementwise<2, 1, Scalars, 3> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(out[0] = linear_scale_hardtanh_gelu_backward(in[0], in[1], p.scaling_factor, p.hardtanh_min, p.hardtanh_max))
+  FUSEGEN_ELEMENT(out[0] = linear_scale_hardtanh_gelu_backward(in[0], in[1], p.scaling_factor, p.hardtanh_min,
+      p.hardtanh_max))
 };
 }}  // namespace fusegen
 FUSEGEN_KERNELS(linear_scale_hardtanh_gelu)
@@ -143,7 +146,7 @@ def linear_scale_hardtanh_gelu(
     """x = x · scaling_factor,  x = hardtanh(x, min_val=hardtanh_min, max_val=hardtanh_max),  y = gelu(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if scaling_factor.__class__ is not float:
@@ -164,7 +167,8 @@ class LinearScaleHardtanhGelu(nn.Module):
 
     linear_scale_hardtanh_gelu = KERNELS
 
-    def __init__(self, in_features=8192, out_features=8192, scaling_factor=0.5, hardtanh_min=-2, hardtanh_max=2) -> None:
+    def __init__(self, in_features=8192, out_features=8192, scaling_factor=0.5, hardtanh_min=-2,
+        hardtanh_max=2) -> None:
         super().__init__()
         self.gemm = nn.Linear(in_features, out_features)
         self.scaling_factor = scaling_factor
@@ -178,11 +182,16 @@ class LinearScaleHardtanhGelu(nn.Module):
         x = KERNELS.linear(self.gemm, x)
         out = KERNELS.reused(self.gemm, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.linear_scale_hardtanh_gelu.linear_scale_hardtanh_gelu_cuda(x, self.scaling_factor, self.hardtanh_min, self.hardtanh_max, out=out)
-        return self.linear_scale_hardtanh_gelu.linear_scale_hardtanh_gelu_cpu(x, self.scaling_factor, self.hardtanh_min, self.hardtanh_max, out=out)
+            return self.linear_scale_hardtanh_gelu.linear_scale_hardtanh_gelu_cuda(x, self.scaling_factor,
+                self.hardtanh_min, self.hardtanh_max, out=out)
+        return self.linear_scale_hardtanh_gelu.linear_scale_hardtanh_gelu_cpu(x, self.scaling_factor, self.hardtanh_min,
+            self.hardtanh_max, out=out)
 
     def extra_repr(self) -> str:
-        return f"scaling_factor={self.scaling_factor}, hardtanh_min={self.hardtanh_min}, hardtanh_max={self.hardtanh_max}"
+        return (
+            f"scaling_factor={self.scaling_factor}, hardtanh_min={self.hardtanh_min}, "
+            f"hardtanh_max={self.hardtanh_max}"
+        )
 
 
 ModelNew = LinearScaleHardtanhGelu

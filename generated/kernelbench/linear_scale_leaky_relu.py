@@ -98,7 +98,7 @@ def linear_scale_leaky_relu(
     """x = x · multiplier,  y = leaky_relu(x, negative_slope=negative_slope)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if multiplier.__class__ is not float:
@@ -128,8 +128,10 @@ class LinearScaleLeakyRelu(nn.Module):
         x = KERNELS.linear(self.gemm, x)
         out = KERNELS.reused(self.gemm, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.linear_scale_leaky_relu.linear_scale_leaky_relu_cuda(x, self.multiplier, self.negative_slope, out=out)
-        return self.linear_scale_leaky_relu.linear_scale_leaky_relu_cpu(x, self.multiplier, self.negative_slope, out=out)
+            return self.linear_scale_leaky_relu.linear_scale_leaky_relu_cuda(x, self.multiplier, self.negative_slope,
+                out=out)
+        return self.linear_scale_leaky_relu.linear_scale_leaky_relu_cpu(x, self.multiplier, self.negative_slope,
+            out=out)
 
     def extra_repr(self) -> str:
         return f"multiplier={self.multiplier}, negative_slope={self.negative_slope}"

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from .._runtime import Rows, Sources
 
-__all__ = ["LinearShiftHardtanhMishGroupNorm", "ModelNew", "get_init_inputs", "get_inputs", "linear_shift_hardtanh_mish_group_norm"]
+__all__ = ["LinearShiftHardtanhMishGroupNorm", "ModelNew", "get_init_inputs", "get_inputs",
+    "linear_shift_hardtanh_mish_group_norm"]
 
 SHARED_SOURCE = r"""
 template <typename M>
@@ -41,11 +42,13 @@ HOST_DEVICE M linear_shift_hardtanh_mish_group_norm_forward2(M x, M bias, OfRow<
   const M mean_input = square(centred);
   return mean_input;
 }
-HOST_DEVICE double linear_shift_hardtanh_mish_group_norm_forward2_row(double row_sum1, double row_share, double groupnorm_eps) {
+HOST_DEVICE double linear_shift_hardtanh_mish_group_norm_forward2_row(double row_sum1, double row_share,
+    double groupnorm_eps) {
   return rsqrt(row_sum1 * row_share + groupnorm_eps);
 }
 template <typename M>
-HOST_DEVICE M linear_shift_hardtanh_mish_group_norm_forward3(M x, M bias, M groupnorm_weight, M groupnorm_bias, OfRow<M> of_row, OfRow<M> of_row1) {
+HOST_DEVICE M linear_shift_hardtanh_mish_group_norm_forward3(M x, M bias, M groupnorm_weight, M groupnorm_bias,
+    OfRow<M> of_row, OfRow<M> of_row1) {
   const M mish_x = saturate(x + bias, M(-1), M(1));
   const M u = times_tanh_softplus(mish_x);
   const M centred = u - of_row;
@@ -68,7 +71,8 @@ struct Forward2 : Reduces<ForwardValues, READS<0, 1>, Added> {
 };
 struct Forward3 : Stores<ForwardValues, READS<0, 1, 2, 3>, 1> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(out[0] = linear_shift_hardtanh_mish_group_norm_forward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1))
+  FUSEGEN_ELEMENT(out[0] = linear_shift_hardtanh_mish_group_norm_forward3(in[0], in[1], in[2], in[3], p.of_row,
+      p.of_row1))
 };
 template <typename M>
 HOST_DEVICE void linear_shift_hardtanh_mish_group_norm_backward1(M grad, M x, M bias, M groupnorm_weight, M* out) {
@@ -85,7 +89,8 @@ HOST_DEVICE double linear_shift_hardtanh_mish_group_norm_backward1_row(double ro
   return row_sum * row_share;
 }
 template <typename M>
-HOST_DEVICE void linear_shift_hardtanh_mish_group_norm_backward2(M grad, M x, M bias, M groupnorm_weight, OfRow<M> of_row, M* out) {
+HOST_DEVICE void linear_shift_hardtanh_mish_group_norm_backward2(M grad, M x, M bias, M groupnorm_weight,
+    OfRow<M> of_row, M* out) {
   const M t = x + bias;
   const M mish_x = saturate(t, M(-1), M(1));
   const Promoted<M> t2 = softplus(mish_x);
@@ -97,14 +102,16 @@ HOST_DEVICE void linear_shift_hardtanh_mish_group_norm_backward2(M grad, M x, M 
   out[0] = mean_input;
   out[1] = grad_t6 * centred;
 }
-HOST_DEVICE void linear_shift_hardtanh_mish_group_norm_backward2_row(double row_sum1, double row_share, double groupnorm_eps, double row_sum2, double row_sum3, double* out) {
+HOST_DEVICE void linear_shift_hardtanh_mish_group_norm_backward2_row(double row_sum1, double row_share,
+    double groupnorm_eps, double row_sum2, double row_sum3, double* out) {
   const double of_row1 = rsqrt(row_sum1 * row_share + groupnorm_eps);
   out[0] = of_row1;
   out[1] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[2] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void linear_shift_hardtanh_mish_group_norm_backward3(M grad, M x, M bias, M groupnorm_weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void linear_shift_hardtanh_mish_group_norm_backward3(M grad, M x, M bias, M groupnorm_weight,
+    OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M t = x + bias;
   const M mish_x = saturate(t, M(-1), M(1));
   const Promoted<M> t2 = softplus(mish_x);
@@ -134,15 +141,18 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2, 3>, Added, Added> {
   FUSEGEN_ROW(p.row_sum1 = r[0];
               p.row_sum2 = r[1];
               double made[3];
-              linear_shift_hardtanh_mish_group_norm_backward2_row(p.row_sum1, p.row_share, p.groupnorm_eps, p.row_sum2, p.row_sum3, made);
+              linear_shift_hardtanh_mish_group_norm_backward2_row(p.row_sum1, p.row_share, p.groupnorm_eps, p.row_sum2,
+                  p.row_sum3, made);
               p.of_row1 = made[0];
               p.of_row2 = made[1];
               p.of_row3 = made[2])
-  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1;
+      p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2, 3>, 4> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(linear_shift_hardtanh_mish_group_norm_backward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(linear_shift_hardtanh_mish_group_norm_backward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1,
+      p.of_row2, p.of_row3, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -205,7 +215,8 @@ def eager(x, bias, groupnorm_weight, groupnorm_bias, groupnorm_eps):
     u = nn.functional.mish(mish_x)
     centred = u - torch.sum(u, tuple(range(2, x.dim())), keepdim=True) / row_length
     mean_input = centred ** 2
-    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length + groupnorm_eps) * groupnorm_weight + groupnorm_bias
+    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length
+        + groupnorm_eps) * groupnorm_weight + groupnorm_bias
     return normed
 
 
@@ -223,10 +234,12 @@ def _linear_shift_hardtanh_mish_group_norm(
     x: Tensor, bias: Tensor, groupnorm_weight: Tensor, groupnorm_bias: Tensor, groupnorm_eps: float = 1e-05,
     num_groups: int = 256, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = normed,  u = mish(hardtanh(x + along(bias, 1))),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + groupnorm_eps)) · along(groupnorm_weight, 1) + along(groupnorm_bias, 1)
+    """y = normed,  u = mish(hardtanh(x + along(bias, 1))),  centred = u - mean(u),  normed = centred · (1 /
+    √(mean(centred²) + groupnorm_eps)) · along(groupnorm_weight, 1) + along(groupnorm_bias, 1)
 
-    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The
+    result is of the shape of the tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -241,8 +254,11 @@ def linear_shift_hardtanh_mish_group_norm(
     x: Tensor, bias: Tensor, groupnorm_weight: Tensor, groupnorm_bias: Tensor, groupnorm_eps: float = 1e-05,
     num_groups: int = 256, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = normed,  u = mish(hardtanh(x + along(bias, 1))),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + groupnorm_eps)) · along(groupnorm_weight, 1) + along(groupnorm_bias, 1)"""
-    return _linear_shift_hardtanh_mish_group_norm(x, KERNELS.along("bias", bias, x, 1), KERNELS.along("groupnorm_weight", groupnorm_weight, x, 1), KERNELS.along("groupnorm_bias", groupnorm_bias, x, 1), groupnorm_eps, num_groups, out=out)
+    """y = normed,  u = mish(hardtanh(x + along(bias, 1))),  centred = u - mean(u),  normed = centred · (1 /
+    √(mean(centred²) + groupnorm_eps)) · along(groupnorm_weight, 1) + along(groupnorm_bias, 1)"""
+    return _linear_shift_hardtanh_mish_group_norm(x, KERNELS.along("bias", bias, x, 1),
+        KERNELS.along("groupnorm_weight", groupnorm_weight, x, 1),
+        KERNELS.along("groupnorm_bias", groupnorm_bias, x, 1), groupnorm_eps, num_groups, out=out)
 
 
 class LinearShiftHardtanhMishGroupNorm(nn.Module):
@@ -260,8 +276,12 @@ class LinearShiftHardtanhMishGroupNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = KERNELS.linear(self.gemm, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.linear_shift_hardtanh_mish_group_norm.linear_shift_hardtanh_mish_group_norm_cuda(x, KERNELS.along("bias", self.bias, x, 1), KERNELS.along("groupnorm_weight", self.groupnorm.weight, x, 1), KERNELS.along("groupnorm_bias", self.groupnorm.bias, x, 1), self.groupnorm.eps, self.num_groups)
-        return self.linear_shift_hardtanh_mish_group_norm.linear_shift_hardtanh_mish_group_norm_cpu(x, KERNELS.along("bias", self.bias, x, 1), KERNELS.along("groupnorm_weight", self.groupnorm.weight, x, 1), KERNELS.along("groupnorm_bias", self.groupnorm.bias, x, 1), self.groupnorm.eps, self.num_groups)
+            return self.linear_shift_hardtanh_mish_group_norm.linear_shift_hardtanh_mish_group_norm_cuda(x,
+                KERNELS.along("bias", self.bias, x, 1), KERNELS.along("groupnorm_weight", self.groupnorm.weight, x, 1),
+                KERNELS.along("groupnorm_bias", self.groupnorm.bias, x, 1), self.groupnorm.eps, self.num_groups)
+        return self.linear_shift_hardtanh_mish_group_norm.linear_shift_hardtanh_mish_group_norm_cpu(x,
+            KERNELS.along("bias", self.bias, x, 1), KERNELS.along("groupnorm_weight", self.groupnorm.weight, x, 1),
+            KERNELS.along("groupnorm_bias", self.groupnorm.bias, x, 1), self.groupnorm.eps, self.num_groups)
 
     def extra_repr(self) -> str:
         return f"num_groups={self.num_groups}"

@@ -17,11 +17,13 @@ from torch import Tensor, nn
 
 from .._runtime import Activation, Sources
 
-__all__ = ["LinearShiftSiluTanhGeluHardtanh", "ModelNew", "get_init_inputs", "get_inputs", "linear_shift_silu_tanh_gelu_hardtanh"]
+__all__ = ["LinearShiftSiluTanhGeluHardtanh", "ModelNew", "get_init_inputs", "get_inputs",
+    "linear_shift_silu_tanh_gelu_hardtanh"]
 
 SHARED_SOURCE = r"""
 // x = x + add_value,  x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
-// Dead lower bound: min(max(after_gelu, -1), 1) is min(after_gelu, 1), since after_gelu lies in [-0.106758967, 0.841550171].
+// Dead lower bound: min(max(after_gelu, -1), 1) is min(after_gelu, 1), since after_gelu lies in [-0.106758967,
+// 0.841550171].
 // Dead upper bound: min(after_gelu, 1) is after_gelu, since after_gelu lies in [-0.106758967, 0.841550171].
 HOST_DEVICE double linear_shift_silu_tanh_gelu_hardtanh_forward(double x, double add_value) {
   const double step1 = x + add_value;
@@ -35,7 +37,8 @@ HOST_DEVICE double linear_shift_silu_tanh_gelu_hardtanh_forward(double x, double
 // From grad, the gradient of y, and x and add_value: the gradients of x and add_value.
 // Condition never holds: 0 if after_gelu ≥ 1 else … is …, since after_gelu lies in [-0.106758967, 0.841550171].
 // Condition never holds: 0 if after_gelu ≤ -1 else … is …, since after_gelu lies in [-0.106758967, 0.841550171].
-// Common factor: grad_after_silu · t + grad_after_silu · step1 · sigmoid_slope(step1) is grad_after_silu · (t + step1 · sigmoid_slope(step1)).
+// Common factor: grad_after_silu · t + grad_after_silu · step1 · sigmoid_slope(step1) is grad_after_silu · (t + step1 ·
+// sigmoid_slope(step1)).
 template <typename M>
 HOST_DEVICE void linear_shift_silu_tanh_gelu_hardtanh_backward(M grad, M x, M add_value, M* out) {
   const M step1 = x + add_value;
@@ -105,7 +108,8 @@ HOST_DEVICE void linear_shift_silu_tanh_gelu_hardtanh_backward_float(M grad, M x
 }
 
 template <typename CURVES>
-HOST_DEVICE void linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(float grad, float x, float add_value, CURVES& curves, float* out) {
+HOST_DEVICE void linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(float grad, float x, float add_value,
+    CURVES& curves, float* out) {
   const Promoted<float> step1 = two_sum(x, add_value);
   const float grad_step1 = grad * curve<0>(curves, step1);
   out[0] = out[1] = grad_step1;
@@ -129,7 +133,8 @@ struct Backward : Broadcasting<3, 2> {
   static constexpr const Launch *BITS16 = HEAVY, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Formula<FastFloat>, PiecewiseSegments<float>, Formula<double>>;
   FUSEGEN_BY_CURVES(linear_shift_silu_tanh_gelu_hardtanh_backward_by_curves(in[0], in[1], in[2], curves, out), Curve1);
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_float(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_float(in[0], in[1], in[2],
+      out);
                   else linear_shift_silu_tanh_gelu_hardtanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
@@ -154,7 +159,8 @@ HOST_DEVICE float linear_shift_silu_tanh_gelu_hardtanh_forward(float x, float ad
   return after_gelu;
 }
 
-HOST_DEVICE void linear_shift_silu_tanh_gelu_hardtanh_backward_single_result(float grad, float x, float add_value, float* out) {
+HOST_DEVICE void linear_shift_silu_tanh_gelu_hardtanh_backward_single_result(float grad, float x, float add_value,
+    float* out) {
   const float step1 = x + add_value;
   const float finite_step1 = clamp_to_highest(clamp_to_lowest(step1));
   const Promoted<float> t_prescaled = sigmoid<DOUBLE_WORD>(prescaled(finite_step1));
@@ -176,7 +182,8 @@ struct Forward : Broadcasting<2, 1> {
 // float32: the formula in single-word float, but for arguments.
 struct Backward : Broadcasting<3, 2> {
   using Methods = ByWidth<Verified<float, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4) linear_shift_silu_tanh_gelu_hardtanh_backward_single_result(in[0], in[1], in[2], out);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(T) == 4 && sizeof(M) == 4)
+      linear_shift_silu_tanh_gelu_hardtanh_backward_single_result(in[0], in[1], in[2], out);
                   else linear_shift_silu_tanh_gelu_hardtanh_backward(in[0], in[1], in[2], out))
 };
 }}  // namespace fusegen
@@ -207,7 +214,7 @@ def linear_shift_silu_tanh_gelu_hardtanh(
     """x = x + add_value,  x = silu(x),  x = tanh(x),  x = gelu(x),  y = hardtanh(x)
 
     Shape: x, add_value of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
@@ -232,8 +239,10 @@ class LinearShiftSiluTanhGeluHardtanh(nn.Module):
         x = KERNELS.linear(self.matmul, x)
         out = KERNELS.reused(self.matmul, x, self.add_value)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.linear_shift_silu_tanh_gelu_hardtanh.linear_shift_silu_tanh_gelu_hardtanh_cuda(x, self.add_value, out=out)
-        return self.linear_shift_silu_tanh_gelu_hardtanh.linear_shift_silu_tanh_gelu_hardtanh_cpu(x, self.add_value, out=out)
+            return self.linear_shift_silu_tanh_gelu_hardtanh.linear_shift_silu_tanh_gelu_hardtanh_cuda(x,
+                self.add_value, out=out)
+        return self.linear_shift_silu_tanh_gelu_hardtanh.linear_shift_silu_tanh_gelu_hardtanh_cpu(x, self.add_value,
+            out=out)
 
 
 ModelNew = LinearShiftSiluTanhGeluHardtanh

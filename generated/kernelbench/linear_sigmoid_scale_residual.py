@@ -71,13 +71,15 @@ constexpr Launch MEDIUM[] = {{80, 8192, 128, 1}, {80, ANY, 128, 2}, {}};
 struct Forward : Elementwise<1, 1, Scalars, 1> {
   static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = MEDIUM;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_sigmoid_scale_residual_forward_float(in[0], p.scaling_factor);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_sigmoid_scale_residual_forward_float(in[0],
+      p.scaling_factor);
                   else out[0] = linear_sigmoid_scale_residual_forward(in[0], p.scaling_factor))
 };
 struct Backward : Elementwise<2, 1, Scalars, 1> {
   static constexpr const Launch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = LIGHT;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_sigmoid_scale_residual_backward_float(in[0], in[1], p.scaling_factor);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_sigmoid_scale_residual_backward_float(in[0], in[1],
+      p.scaling_factor);
                   else out[0] = linear_sigmoid_scale_residual_backward(in[0], in[1], p.scaling_factor))
 };
 }}  // namespace fusegen
@@ -124,7 +126,7 @@ def linear_sigmoid_scale_residual(
     """original = x,  x = sigmoid(x),  x = x · scaling_factor,  y = x + original
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if scaling_factor.__class__ is not float:
@@ -151,7 +153,8 @@ class LinearSigmoidScaleResidual(nn.Module):
         x = KERNELS.linear(self.gemm, x)
         out = KERNELS.reused(self.gemm, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.linear_sigmoid_scale_residual.linear_sigmoid_scale_residual_cuda(x, self.scaling_factor, out=out)
+            return self.linear_sigmoid_scale_residual.linear_sigmoid_scale_residual_cuda(x, self.scaling_factor,
+                out=out)
         return self.linear_sigmoid_scale_residual.linear_sigmoid_scale_residual_cpu(x, self.scaling_factor, out=out)
 
     def extra_repr(self) -> str:

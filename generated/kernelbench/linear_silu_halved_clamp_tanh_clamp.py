@@ -17,14 +17,16 @@ from torch import Tensor, nn
 
 from .._runtime import Activation, Sources
 
-__all__ = ["LinearSiluHalvedClampTanhClamp", "ModelNew", "get_init_inputs", "get_inputs", "linear_silu_halved_clamp_tanh_clamp"]
+__all__ = ["LinearSiluHalvedClampTanhClamp", "ModelNew", "get_init_inputs", "get_inputs",
+    "linear_silu_halved_clamp_tanh_clamp"]
 
 SHARED_SOURCE = r"""
 // From grad, the gradient of y, and x: the gradient of x.
 // Condition never holds: 0 if step2 < -1 else … is …, since step2 lies in [-0.139266282, inf].
 // Condition never holds: 0 if after_tanh > 1 else … is …, since after_tanh lies in [-0.138406649, 0.761780143].
 // Condition never holds: 0 if after_tanh < -1 else … is …, since after_tanh lies in [-0.138406649, 0.761780143].
-// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x · sigmoid_slope(x)).
+// Common factor: grad_after_silu · t + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (t + x ·
+// sigmoid_slope(x)).
 // Kink at the input: step2 > 1 is after_silu > 2.
 template <typename M>
 HOST_DEVICE M linear_silu_halved_clamp_tanh_clamp_backward(M grad, M x) {
@@ -47,7 +49,8 @@ namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
 // Dead lower bound: min(max(step2, -1), 1) is min(step2, 1), since step2 lies in [-0.139266282, inf].
-// Dead lower bound: min(max(after_tanh, -1), 1) is min(after_tanh, 1), since after_tanh lies in [-0.138406649, 0.761780143].
+// Dead lower bound: min(max(after_tanh, -1), 1) is min(after_tanh, 1), since after_tanh lies in [-0.138406649,
+// 0.761780143].
 // Dead upper bound: min(after_tanh, 1) is after_tanh, since after_tanh lies in [-0.138406649, 0.761780143].
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
 template <typename M>
@@ -150,11 +153,12 @@ KERNELS = Activation(
 
 
 @KERNELS.function
-def linear_silu_halved_clamp_tanh_clamp(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def linear_silu_halved_clamp_tanh_clamp(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """x = silu(x),  x = x / 2,  x = min(max(x, -1), 1),  x = tanh(x),  y = min(max(x, -1), 1)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:

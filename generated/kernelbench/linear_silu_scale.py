@@ -39,7 +39,8 @@ HOST_DEVICE M linear_silu_scale_forward(M x, M scaling_factor) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad_after_silu · sigmoid(x) + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (sigmoid(x) + x · sigmoid_slope(x)).
+// Common factor: grad_after_silu · sigmoid(x) + grad_after_silu · x · sigmoid_slope(x) is grad_after_silu · (sigmoid(x)
+// + x · sigmoid_slope(x)).
 template <typename M>
 HOST_DEVICE M linear_silu_scale_backward(M grad, M x, M scaling_factor) {
   const M finite_x = clamp_to_highest(clamp_to_lowest(x));
@@ -81,7 +82,8 @@ struct Forward : Elementwise<1, 1, Scalars, 1> {
 struct Backward : Elementwise<2, 1, Scalars, 1> {
   static constexpr const PrefetchLaunch *BITS16 = VERIFIED, *BITS32 = LIGHT, *BITS64 = HEAVY;
   using Methods = ByWidth<Verified<FastFloat, double>, Formula<float>, Formula<double>>;
-  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_silu_scale_backward_float(in[0], in[1], p.scaling_factor);
+  FUSEGEN_ELEMENT(if constexpr (sizeof(M) == 4) out[0] = linear_silu_scale_backward_float(in[0], in[1],
+      p.scaling_factor);
                   else out[0] = linear_silu_scale_backward(in[0], in[1], p.scaling_factor))
 };
 }}  // namespace fusegen
@@ -128,7 +130,7 @@ def linear_silu_scale(
     """x = silu(x),  y = x · scaling_factor
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if scaling_factor.__class__ is not float:

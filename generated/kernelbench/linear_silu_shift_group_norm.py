@@ -43,7 +43,8 @@ HOST_DEVICE double linear_silu_shift_group_norm_forward2_row(double row_sum1, do
   return rsqrt(row_sum1 * row_share + group_norm_eps);
 }
 template <typename M>
-HOST_DEVICE M linear_silu_shift_group_norm_forward3(M x, M bias, M group_norm_weight, M group_norm_bias, OfRow<M> of_row, OfRow<M> of_row1) {
+HOST_DEVICE M linear_silu_shift_group_norm_forward3(M x, M bias, M group_norm_weight, M group_norm_bias,
+    OfRow<M> of_row, OfRow<M> of_row1) {
   const Promoted<M> u = x * sigmoid(x) + bias;
   const M centred = u - of_row;
   const M normed = centred * of_row1 * group_norm_weight + group_norm_bias;
@@ -79,7 +80,8 @@ HOST_DEVICE double linear_silu_shift_group_norm_backward1_row(double row_sum, do
   return row_sum * row_share;
 }
 template <typename M>
-HOST_DEVICE void linear_silu_shift_group_norm_backward2(M grad, M x, M bias, M group_norm_weight, OfRow<M> of_row, M* out) {
+HOST_DEVICE void linear_silu_shift_group_norm_backward2(M grad, M x, M bias, M group_norm_weight, OfRow<M> of_row,
+    M* out) {
   const Promoted<M> t = sigmoid(x);
   const M u = x * t + bias;
   const M centred = u - of_row;
@@ -88,14 +90,16 @@ HOST_DEVICE void linear_silu_shift_group_norm_backward2(M grad, M x, M bias, M g
   out[0] = mean_input;
   out[1] = grad_t5 * centred;
 }
-HOST_DEVICE void linear_silu_shift_group_norm_backward2_row(double row_sum1, double row_share, double group_norm_eps, double row_sum2, double row_sum3, double* out) {
+HOST_DEVICE void linear_silu_shift_group_norm_backward2_row(double row_sum1, double row_share, double group_norm_eps,
+    double row_sum2, double row_sum3, double* out) {
   const double of_row1 = rsqrt(row_sum1 * row_share + group_norm_eps);
   out[0] = of_row1;
   out[1] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[2] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void linear_silu_shift_group_norm_backward3(M grad, M x, M bias, M group_norm_weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void linear_silu_shift_group_norm_backward3(M grad, M x, M bias, M group_norm_weight, OfRow<M> of_row,
+    OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const Promoted<M> t = sigmoid(x);
   const M u = x * t + bias;
   const M centred = u - of_row;
@@ -122,15 +126,18 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2, 3>, Added, Added> {
   FUSEGEN_ROW(p.row_sum1 = r[0];
               p.row_sum2 = r[1];
               double made[3];
-              linear_silu_shift_group_norm_backward2_row(p.row_sum1, p.row_share, p.group_norm_eps, p.row_sum2, p.row_sum3, made);
+              linear_silu_shift_group_norm_backward2_row(p.row_sum1, p.row_share, p.group_norm_eps, p.row_sum2,
+                  p.row_sum3, made);
               p.of_row1 = made[0];
               p.of_row2 = made[1];
               p.of_row3 = made[2])
-  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1;
+      p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2, 3>, 4> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(linear_silu_shift_group_norm_backward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(linear_silu_shift_group_norm_backward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1, p.of_row2,
+      p.of_row3, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -187,14 +194,16 @@ def eager(x, bias, group_norm_weight, group_norm_bias, group_norm_eps):
     u = nn.functional.silu(x) + bias
     centred = u - torch.sum(u, tuple(range(2, x.dim())), keepdim=True) / row_length
     mean_input = centred ** 2
-    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length + group_norm_eps) * group_norm_weight + group_norm_bias
+    normed = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length
+        + group_norm_eps) * group_norm_weight + group_norm_bias
     return normed
 
 
 KERNELS = Rows(
     "linear_silu_shift_group_norm", interface=3, eager=eager,
     forward="Tensor x, Tensor bias, Tensor group_norm_weight, Tensor group_norm_bias, float group_norm_eps",
-    backward="Tensor grad, Tensor x, Tensor bias, Tensor group_norm_weight, Tensor group_norm_bias, float group_norm_eps",
+    backward="Tensor grad, Tensor x, Tensor bias, Tensor group_norm_weight, Tensor group_norm_bias, "
+        "float group_norm_eps",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
     over=2, groups=1, channels=("bias", "group_norm_weight", "group_norm_bias"),
 )
@@ -205,10 +214,12 @@ def _linear_silu_shift_group_norm(
     x: Tensor, bias: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor, group_norm_eps: float = 1e-05,
     num_groups: int = 64, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = normed,  u = silu(x) + along(bias, 1),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
+    """y = normed,  u = silu(x) + along(bias, 1),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) +
+    group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)
 
-    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The
+    result is of the shape of the tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -223,8 +234,11 @@ def linear_silu_shift_group_norm(
     x: Tensor, bias: Tensor, group_norm_weight: Tensor, group_norm_bias: Tensor, group_norm_eps: float = 1e-05,
     num_groups: int = 64, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = normed,  u = silu(x) + along(bias, 1),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) + group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)"""
-    return _linear_silu_shift_group_norm(x, KERNELS.along("bias", bias, x, 1), KERNELS.along("group_norm_weight", group_norm_weight, x, 1), KERNELS.along("group_norm_bias", group_norm_bias, x, 1), group_norm_eps, num_groups, out=out)
+    """y = normed,  u = silu(x) + along(bias, 1),  centred = u - mean(u),  normed = centred · (1 / √(mean(centred²) +
+    group_norm_eps)) · along(group_norm_weight, 1) + along(group_norm_bias, 1)"""
+    return _linear_silu_shift_group_norm(x, KERNELS.along("bias", bias, x, 1),
+        KERNELS.along("group_norm_weight", group_norm_weight, x, 1),
+        KERNELS.along("group_norm_bias", group_norm_bias, x, 1), group_norm_eps, num_groups, out=out)
 
 
 class LinearSiluShiftGroupNorm(nn.Module):
@@ -242,8 +256,12 @@ class LinearSiluShiftGroupNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = KERNELS.linear(self.matmul, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.linear_silu_shift_group_norm.linear_silu_shift_group_norm_cuda(x, KERNELS.along("bias", self.bias, x, 1), KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1), KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.num_groups)
-        return self.linear_silu_shift_group_norm.linear_silu_shift_group_norm_cpu(x, KERNELS.along("bias", self.bias, x, 1), KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1), KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.num_groups)
+            return self.linear_silu_shift_group_norm.linear_silu_shift_group_norm_cuda(x,
+                KERNELS.along("bias", self.bias, x, 1), KERNELS.along("group_norm_weight", self.group_norm.weight, x,
+                1), KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.num_groups)
+        return self.linear_silu_shift_group_norm.linear_silu_shift_group_norm_cpu(x,
+            KERNELS.along("bias", self.bias, x, 1), KERNELS.along("group_norm_weight", self.group_norm.weight, x, 1),
+            KERNELS.along("group_norm_bias", self.group_norm.bias, x, 1), self.group_norm.eps, self.num_groups)
 
     def extra_repr(self) -> str:
         return f"num_groups={self.num_groups}"

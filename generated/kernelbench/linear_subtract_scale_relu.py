@@ -126,7 +126,7 @@ def linear_subtract_scale_relu(
     """x = x - subtract_value,  x = x · multiply_value,  y = relu(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if subtract_value.__class__ is not float:
@@ -156,8 +156,10 @@ class LinearSubtractScaleRelu(nn.Module):
         x = KERNELS.linear(self.linear, x)
         out = KERNELS.reused(self.linear, x)
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.linear_subtract_scale_relu.linear_subtract_scale_relu_cuda(x, self.subtract_value, self.multiply_value, out=out)
-        return self.linear_subtract_scale_relu.linear_subtract_scale_relu_cpu(x, self.subtract_value, self.multiply_value, out=out)
+            return self.linear_subtract_scale_relu.linear_subtract_scale_relu_cuda(x, self.subtract_value,
+                self.multiply_value, out=out)
+        return self.linear_subtract_scale_relu.linear_subtract_scale_relu_cpu(x, self.subtract_value,
+            self.multiply_value, out=out)
 
     def extra_repr(self) -> str:
         return f"subtract_value={self.subtract_value}, multiply_value={self.multiply_value}"

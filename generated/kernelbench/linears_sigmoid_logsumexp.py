@@ -9,7 +9,8 @@
 # hidden. Gradient: 1 exp, 1 division, 3 multiply-adds an element.
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
-# Its evidence, once certified, lies beside it in linears_sigmoid_logsumexp.certificate.txt and linears_sigmoid_logsumexp.hidden.certificate.txt.
+# Its evidence, once certified, lies beside it in linears_sigmoid_logsumexp.certificate.txt and
+# linears_sigmoid_logsumexp.hidden.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
 # ruff: noqa
@@ -85,17 +86,19 @@ def hidden_eager(x):
 
 
 HIDDEN_KERNELS = Activation(
-    "linears_sigmoid_logsumexp_hidden", interface=3, eager=hidden_eager, forward="Tensor x", backward="Tensor grad, Tensor x",
+    "linears_sigmoid_logsumexp_hidden", interface=3, eager=hidden_eager, forward="Tensor x",
+        backward="Tensor grad, Tensor x",
     sources=Sources(HIDDEN_CUDA_SOURCE, HIDDEN_CPU_SOURCE),
 )
 
 
 @HIDDEN_KERNELS.function
-def linears_sigmoid_logsumexp_hidden(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def linears_sigmoid_logsumexp_hidden(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = sigmoid(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
@@ -215,7 +218,11 @@ FUSEGEN_KERNELS(linears_sigmoid_logsumexp)
 
 def eager(x):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
-    return torch.squeeze(torch.log(torch.sum(torch.exp(x - torch.where(torch.abs(torch.amax(x, 1, keepdim=True).detach()) < 1.0715086071862673e+301, torch.amax(x, 1, keepdim=True).detach(), 0)), 1, keepdim=True)) + torch.where(torch.abs(torch.amax(x, 1, keepdim=True).detach()) < 1.0715086071862673e+301, torch.amax(x, 1, keepdim=True).detach(), 0), 1)
+    return torch.squeeze(torch.log(torch.sum(torch.exp(x - torch.where(
+        torch.abs(torch.amax(x, 1, keepdim=True).detach()) < 1.0715086071862673e+301,
+        torch.amax(x, 1, keepdim=True).detach(), 0)), 1, keepdim=True))
+        + torch.where(torch.abs(torch.amax(x, 1, keepdim=True).detach()) < 1.0715086071862673e+301,
+        torch.amax(x, 1, keepdim=True).detach(), 0), 1)
 
 
 KERNELS = Rows(
@@ -226,11 +233,12 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def linears_sigmoid_logsumexp(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def linears_sigmoid_logsumexp(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = logsumexp(x)
 
     Shape: x whose rows are dimension 1; the others broadcast to it. The result is one value a row.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -79,7 +79,7 @@ def lines_max_pool(
     """y = max_pool1d(x, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
 
     Shape: x of more than 1 dimensions, the last of which is pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal elements: the first of the largest ones takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -103,11 +103,15 @@ class LinesMaxPool(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.lines_max_pool.lines_max_pool_cuda(x, self.kernel_size, self.stride, self.padding, self.dilation)
+            return self.lines_max_pool.lines_max_pool_cuda(x, self.kernel_size, self.stride, self.padding,
+                self.dilation)
         return self.lines_max_pool.lines_max_pool_cpu(x, self.kernel_size, self.stride, self.padding, self.dilation)
 
     def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}"
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"dilation={self.dilation}"
+        )
 
 
 ModelNew = LinesMaxPool

@@ -71,7 +71,8 @@ HOST_DEVICE double matrix_cross_entropy_backward3_row(double row_sum) {
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE M matrix_cross_entropy_backward4(M grad, M predictions, M target, OfRow<M> row_amax, OfRow<M> count, OfRow<M> of_row) {
+HOST_DEVICE M matrix_cross_entropy_backward4(M grad, M predictions, M target, OfRow<M> row_amax, OfRow<M> count,
+    OfRow<M> of_row) {
   const M t3 = exp_below(predictions - row_amax);
   return count <= M(0) ? M(0) : target != M(0) ? grad * of_row * t3 - grad : grad * of_row * t3;
 }
@@ -151,7 +152,8 @@ def eager(predictions, target):
     target = torch.arange(predictions.shape[-1], device=predictions.device) == target
     largest = torch.amax(predictions, -1, keepdim=True).detach()
     count = torch.sum(torch.where(target != 0, torch.zeros_like(target) + 1, 0), -1, keepdim=True)
-    return torch.squeeze(torch.where(count > 0, torch.log(torch.sum(torch.exp(predictions - largest), -1, keepdim=True)) + (largest - torch.sum(torch.where(target != 0, predictions, 0), -1, keepdim=True)), 0), -1)
+    return torch.squeeze(torch.where(count > 0, torch.log(torch.sum(torch.exp(predictions - largest), -1, keepdim=True))
+        + (largest - torch.sum(torch.where(target != 0, predictions, 0), -1, keepdim=True)), 0), -1)
 
 
 KERNELS = Rows(
@@ -162,12 +164,15 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def _matrix_cross_entropy(predictions: Tensor, target: Tensor, reduction: str = "mean", *, out: "Tensor | None" = None) -> Tensor:
-    """y = log(sum(exp(predictions - largest))) + (largest - predictions[target]) if count > 0 else 0,  largest = detach(amax(predictions)),  count = sum(1 if target else 0)
+def _matrix_cross_entropy(predictions: Tensor, target: Tensor, reduction: str = "mean", *,
+    out: "Tensor | None" = None) -> Tensor:
+    """y = log(sum(exp(predictions - largest))) + (largest - predictions[target]) if count > 0 else 0,  largest =
+    detach(amax(predictions)),  count = sum(1 if target else 0)
 
-    Shape: predictions whose rows are the last dimension; the others broadcast to it. The result is the mean of the values of rows.
+    Shape: predictions whose rows are the last dimension; the others broadcast to it. The result is the mean of the
+    values of rows.
     Index: target, an int64 for each row of predictions; ignore_index picks none.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -180,8 +185,10 @@ def matrix_cross_entropy(
     predictions: Tensor, target: Tensor, reduction: str = "mean", ignore_index: int = -100, *,
     out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = log(sum(exp(predictions - largest))) + (largest - predictions[target]) if count > 0 else 0,  largest = detach(amax(predictions)),  count = sum(1 if target else 0)"""
-    return _matrix_cross_entropy(predictions, KERNELS.index("target", target, predictions, ignore_index), reduction, out=out)
+    """y = log(sum(exp(predictions - largest))) + (largest - predictions[target]) if count > 0 else 0,  largest =
+    detach(amax(predictions)),  count = sum(1 if target else 0)"""
+    return _matrix_cross_entropy(predictions, KERNELS.index("target", target, predictions, ignore_index), reduction,
+        out=out)
 
 
 class MatrixCrossEntropy(nn.Module):
@@ -196,8 +203,10 @@ class MatrixCrossEntropy(nn.Module):
 
     def forward(self, predictions: Tensor, target: Tensor) -> Tensor:
         if predictions.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.matrix_cross_entropy.matrix_cross_entropy_cuda(predictions, KERNELS.index("target", target, predictions, self.ignore_index), self.reduction)
-        return self.matrix_cross_entropy.matrix_cross_entropy_cpu(predictions, KERNELS.index("target", target, predictions, self.ignore_index), self.reduction)
+            return self.matrix_cross_entropy.matrix_cross_entropy_cuda(predictions,
+                KERNELS.index("target", target, predictions, self.ignore_index), self.reduction)
+        return self.matrix_cross_entropy.matrix_cross_entropy_cpu(predictions,
+            KERNELS.index("target", target, predictions, self.ignore_index), self.reduction)
 
     def extra_repr(self) -> str:
         return f"reduction={self.reduction}, ignore_index={self.ignore_index}"

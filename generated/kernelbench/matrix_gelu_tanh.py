@@ -31,9 +31,12 @@ HOST_DEVICE M matrix_gelu_tanh_forward(M x) {
 }
 
 // From grad, the gradient of y, and x: the gradient of x.
-// Common factor: grad · sigmoid(t4) + grad_t3 + grad_t3 · 0.044715 · (3 · x²) is grad · sigmoid(t4) + grad_t3 · (1 + 0.044715 · (3 · x²)).
-// Number into the sum: grad · x · sigmoid_slope(t4) · 1.59576912160573 · (1 + 0.044715 · (3 · x²)) is grad · x · sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))).
-// Common factor: grad · sigmoid(t4) + grad · x · sigmoid_slope(t4) · … is grad · (sigmoid(t4) + x · sigmoid_slope(t4) · …).
+// Common factor: grad · sigmoid(t4) + grad_t3 + grad_t3 · 0.044715 · (3 · x²) is grad · sigmoid(t4) + grad_t3 · (1 +
+// 0.044715 · (3 · x²)).
+// Number into the sum: grad · x · sigmoid_slope(t4) · 1.59576912160573 · (1 + 0.044715 · (3 · x²)) is grad · x ·
+// sigmoid_slope(t4) · (1.59576912160573 + 1.59576912160573 · (0.044715 · (3 · x²))).
+// Common factor: grad · sigmoid(t4) + grad · x · sigmoid_slope(t4) · … is grad · (sigmoid(t4) + x · sigmoid_slope(t4) ·
+// …).
 template <typename M>
 HOST_DEVICE M matrix_gelu_tanh_backward(M grad, M x) {
   const M finite_x = clamp_max(clamp_min(x, M(-1099511627776)), M(1099511627776));
@@ -121,7 +124,7 @@ def matrix_gelu_tanh(
     """y = gelu_tanh(x)
 
     Shape: x of any shape, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over x; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -90,7 +90,7 @@ def matrix_times_number(a: Tensor, s: float, inplace: bool = False, *, out: "Ten
 
     Shape: a of any shape, with any strides.
     Numbers: s; a tensor without dimensions and without a gradient is one, too.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     In place: inplace=True writes over a; out=y into y, without a gradient.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -57,7 +57,8 @@ HOST_DEVICE void matrix_triplet_margin_loss_backward1_row(double row_sum, double
   out[2] = reciprocal(2.0 * t5);
 }
 template <typename M>
-HOST_DEVICE void matrix_triplet_margin_loss_backward2(M grad, M anchor, M positive, M negative, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> t8, M* out) {
+HOST_DEVICE void matrix_triplet_margin_loss_backward2(M grad, M anchor, M positive, M negative, OfRow<M> of_row,
+    OfRow<M> of_row1, OfRow<M> t8, M* out) {
   const M norm_input = anchor - positive + M(1e-06);
   const M norm_input2 = anchor - negative + M(1e-06);
   const M grad_norm_input2 = -(grad * of_row * (M(2) * norm_input2));
@@ -77,7 +78,8 @@ struct Backward1 : Reduces<BackwardValues, READS<1, 2, 3>, Added, Added> {
               p.t8 = made[0];
               p.of_row = made[1];
               p.of_row1 = made[2])
-  FUSEGEN_MADE(p.row_sum = from.row_sum; p.row_sum1 = from.row_sum1; p.t8 = from.t8; p.of_row = from.of_row; p.of_row1 = from.of_row1)
+  FUSEGEN_MADE(p.row_sum = from.row_sum; p.row_sum1 = from.row_sum1; p.t8 = from.t8; p.of_row = from.of_row;
+      p.of_row1 = from.of_row1)
 };
 struct Backward2 : Stores<BackwardValues, READS<0, 1, 2, 3>, 3> {
   static constexpr bool CANCELS = true;
@@ -126,7 +128,8 @@ def eager(anchor, positive, negative, margin):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     norm_input = anchor - positive + 1e-06
     norm_input2 = anchor - negative + 1e-06
-    return torch.squeeze(torch.clamp_min(margin + torch.sqrt(torch.sum(torch.square(norm_input), -1, keepdim=True)) - torch.sqrt(torch.sum(torch.square(norm_input2), -1, keepdim=True)), 0), -1)
+    return torch.squeeze(torch.clamp_min(margin + torch.sqrt(torch.sum(torch.square(norm_input), -1, keepdim=True))
+        - torch.sqrt(torch.sum(torch.square(norm_input2), -1, keepdim=True)), 0), -1)
 
 
 KERNELS = Rows(
@@ -145,8 +148,9 @@ def matrix_triplet_margin_loss(
 ) -> Tensor:
     """y = max(margin + norm(anchor - positive + 1e-06) - norm(anchor - negative + 1e-06), 0)
 
-    Shape: anchor whose rows are the last dimension; the others broadcast to it. The result is the mean of the values of rows.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: anchor whose rows are the last dimension; the others broadcast to it. The result is the mean of the values of
+    rows.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -169,8 +173,10 @@ class MatrixTripletMarginLoss(nn.Module):
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         if anchor.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.matrix_triplet_margin_loss.matrix_triplet_margin_loss_cuda(anchor, positive, negative, self.margin, self.reduction)
-        return self.matrix_triplet_margin_loss.matrix_triplet_margin_loss_cpu(anchor, positive, negative, self.margin, self.reduction)
+            return self.matrix_triplet_margin_loss.matrix_triplet_margin_loss_cuda(anchor, positive, negative,
+                self.margin, self.reduction)
+        return self.matrix_triplet_margin_loss.matrix_triplet_margin_loss_cpu(anchor, positive, negative, self.margin,
+            self.reduction)
 
     def extra_repr(self) -> str:
         return f"margin={self.margin}, reduction={self.reduction}"

@@ -80,7 +80,7 @@ def _scaled_rows(a: Tensor, b: Tensor, *, out: "Tensor | None" = None) -> Tensor
     """y = unsqueeze(a, 1) · b
 
     Shape: a, b of shapes that broadcast, with any strides.
-    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, computed in float or double and rounded once; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None:

@@ -100,7 +100,8 @@ def eager(input, target):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     row_length = input.shape[-1]
     logsigmoid_x = -input
-    mean_input = torch.where(input < 0, -nn.functional.logsigmoid(logsigmoid_x) - target * input, (1 - target) * input - nn.functional.logsigmoid(input))
+    mean_input = torch.where(input < 0, -nn.functional.logsigmoid(logsigmoid_x) - target * input,
+        (1 - target) * input - nn.functional.logsigmoid(input))
     return torch.squeeze(torch.sum(mean_input, -1, keepdim=True) / row_length, -1)
 
 
@@ -112,7 +113,8 @@ KERNELS = Parts(
 
 
 @KERNELS.function
-def bce_with_logits_loss(input: Tensor, target: Tensor, reduction: str = "mean", *, out: "Tensor | None" = None) -> Tensor:
+def bce_with_logits_loss(input: Tensor, target: Tensor, reduction: str = "mean", *,
+    out: "Tensor | None" = None) -> Tensor:
     """y = mean(-logsigmoid(-input) - target · input if input < 0 else (1 - target) · input - logsigmoid(input))
 
     Shape: input, target of shapes that broadcast. It returns the mean of the values of elements.

@@ -29,7 +29,8 @@ HOST_DEVICE void cosine_embedding_loss_forward1(M input1, M input2, M target, M*
   out[2] = square(input1);
   out[3] = square(input2);
 }
-HOST_DEVICE double cosine_embedding_loss_forward1_row(double row_sum, double row_sum1, double row_sum2, double label, double margin) {
+HOST_DEVICE double cosine_embedding_loss_forward1_row(double row_sum, double row_sum1, double row_sum2, double label,
+    double margin) {
   const double cosine = row_sum * rsqrt((row_sum1 + 1e-12) * (row_sum2 + 1e-12));
   return label == 1.0 ? 1.0 - cosine : label == -1.0 ? clamp_min(cosine - margin, 0.0) : 0.0;
 }
@@ -42,7 +43,8 @@ struct Forward1 : Reduces<ForwardValues, READS<0, 1, 2>, Largest, Added, Added, 
               p.row_sum1 = r[2];
               p.row_sum2 = r[3];
               p.of_row = cosine_embedding_loss_forward1_row(p.row_sum, p.row_sum1, p.row_sum2, p.label, p.margin))
-  FUSEGEN_MADE(p.label = from.label; p.row_sum = from.row_sum; p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row = from.of_row)
+  FUSEGEN_MADE(p.label = from.label; p.row_sum = from.row_sum; p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2;
+      p.of_row = from.of_row)
 };
 struct Forward2 : Stores<ForwardValues, READS<>, 1> {
   FUSEGEN_ELEMENT(out[0] = M(p.of_row))
@@ -65,7 +67,8 @@ HOST_DEVICE void cosine_embedding_loss_backward1_row(double row_sum1, double row
   out[4] = cube(t7);
 }
 template <typename M>
-HOST_DEVICE void cosine_embedding_loss_backward2(M grad, M input1, M input2, OfRow<M> label, OfRow<M> cosine, OfRow<M> margin, OfRow<M> row_sum, OfRow<M> of_row, OfRow<M> t7, OfRow<M> t5, OfRow<M> t4, M* out) {
+HOST_DEVICE void cosine_embedding_loss_backward2(M grad, M input1, M input2, OfRow<M> label, OfRow<M> cosine,
+    OfRow<M> margin, OfRow<M> row_sum, OfRow<M> of_row, OfRow<M> t7, OfRow<M> t5, OfRow<M> t4, M* out) {
   const M grad_cosine = label == M(1) ? -grad : label == M(-1) ? (cosine - margin >= M(0) ? grad : M(0)) : M(0);
   const M grad_t6 = M(-0.5) * (grad_cosine * row_sum) * of_row;
   const M grad_row_sum = grad_cosine * t7;
@@ -88,11 +91,13 @@ struct Backward1 : Reduces<BackwardValues, READS<1, 2, 3>, Largest, Added, Added
               p.t7 = made[2];
               p.cosine = made[3];
               p.of_row = made[4])
-  FUSEGEN_MADE(p.label = from.label; p.row_sum = from.row_sum; p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.t4 = from.t4; p.t5 = from.t5; p.t7 = from.t7; p.cosine = from.cosine; p.of_row = from.of_row)
+  FUSEGEN_MADE(p.label = from.label; p.row_sum = from.row_sum; p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2;
+      p.t4 = from.t4; p.t5 = from.t5; p.t7 = from.t7; p.cosine = from.cosine; p.of_row = from.of_row)
 };
 struct Backward2 : Stores<BackwardValues, READS<0, 1, 2>, 3> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(cosine_embedding_loss_backward2(in[0], in[1], in[2], p.label, p.cosine, p.margin, p.row_sum, p.of_row, p.t7, p.t5, p.t4, out))
+  FUSEGEN_ELEMENT(cosine_embedding_loss_backward2(in[0], in[1], in[2], p.label, p.cosine, p.margin, p.row_sum, p.of_row,
+      p.t7, p.t5, p.t4, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -142,8 +147,11 @@ FUSEGEN_BROADCASTING_KERNELS(cosine_embedding_loss)
 def eager(input1, input2, target, margin):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     label = torch.amax(target, -1, keepdim=True)
-    cosine = torch.sum(input1 * input2, -1, keepdim=True) * torch.rsqrt((torch.sum(torch.square(input1), -1, keepdim=True) + 1e-12) * (torch.sum(torch.square(input2), -1, keepdim=True) + 1e-12))
-    return torch.squeeze(torch.where(label == 1, 1 - cosine, torch.where(label == -1, torch.clamp_min(cosine - margin, 0), 0)), -1)
+    cosine = torch.sum(input1 * input2, -1, keepdim=True) * torch.rsqrt(
+        (torch.sum(torch.square(input1), -1, keepdim=True) + 1e-12)
+        * (torch.sum(torch.square(input2), -1, keepdim=True) + 1e-12))
+    return torch.squeeze(torch.where(label == 1, 1 - cosine, torch.where(label == -1,
+        torch.clamp_min(cosine - margin, 0), 0)), -1)
 
 
 KERNELS = Rows(
@@ -160,10 +168,12 @@ def _cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean", *,
     out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = 1 - cosine if label = 1 else max(cosine - margin, 0) if label = -1 else 0,  label = amax(unsqueeze(target, 1)),  cosine = sum(input1 · input2) · (1 / √((sum(input1²) + 1e-12) · (sum(input2²) + 1e-12)))
+    """y = 1 - cosine if label = 1 else max(cosine - margin, 0) if label = -1 else 0,  label = amax(unsqueeze(target,
+    1)),  cosine = sum(input1 · input2) · (1 / √((sum(input1²) + 1e-12) · (sum(input2²) + 1e-12)))
 
-    Shape: input1 whose rows are the last dimension; the others broadcast to it. The result is the mean of the values of rows.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: input1 whose rows are the last dimension; the others broadcast to it. The result is the mean of the values of
+    rows.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -178,7 +188,8 @@ def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean", *,
     out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = 1 - cosine if label = 1 else max(cosine - margin, 0) if label = -1 else 0,  label = amax(unsqueeze(target, 1)),  cosine = sum(input1 · input2) · (1 / √((sum(input1²) + 1e-12) · (sum(input2²) + 1e-12)))"""
+    """y = 1 - cosine if label = 1 else max(cosine - margin, 0) if label = -1 else 0,  label = amax(unsqueeze(target,
+    1)),  cosine = sum(input1 · input2) · (1 / √((sum(input1²) + 1e-12) · (sum(input2²) + 1e-12)))"""
     return _cosine_embedding_loss(input1, input2, target.unsqueeze(1), margin, reduction, out=out)
 
 
@@ -194,8 +205,10 @@ class CosineEmbeddingLoss(nn.Module):
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         if input1.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.cosine_embedding_loss.cosine_embedding_loss_cuda(input1, input2, target.unsqueeze(1), self.margin, self.reduction)
-        return self.cosine_embedding_loss.cosine_embedding_loss_cpu(input1, input2, target.unsqueeze(1), self.margin, self.reduction)
+            return self.cosine_embedding_loss.cosine_embedding_loss_cuda(input1, input2, target.unsqueeze(1),
+                self.margin, self.reduction)
+        return self.cosine_embedding_loss.cosine_embedding_loss_cpu(input1, input2, target.unsqueeze(1), self.margin,
+            self.reduction)
 
     def extra_repr(self) -> str:
         return f"margin={self.margin}, reduction={self.reduction}"

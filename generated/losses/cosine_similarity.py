@@ -48,7 +48,8 @@ HOST_DEVICE void cosine_similarity_backward1(M x1, M x2, M* out) {
   out[1] = square(x1);
   out[2] = square(x2);
 }
-HOST_DEVICE void cosine_similarity_backward1_row(double row_sum1, double eps, double row_sum2, double row_sum, double* out) {
+HOST_DEVICE void cosine_similarity_backward1_row(double row_sum1, double eps, double row_sum2, double row_sum,
+    double* out) {
   const double t4 = sqrt(row_sum1);
   const double t5 = clamp_min(t4, eps);
   const double t6 = sqrt(row_sum2);
@@ -64,7 +65,8 @@ HOST_DEVICE void cosine_similarity_backward1_row(double row_sum1, double eps, do
   out[7] = reciprocal(2.0 * t6);
 }
 template <typename M>
-HOST_DEVICE void cosine_similarity_backward2(M grad, M x1, M x2, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> t4, OfRow<M> eps, OfRow<M> t7, OfRow<M> of_row3, OfRow<M> t6, OfRow<M> t5, OfRow<M> of_row4, M* out) {
+HOST_DEVICE void cosine_similarity_backward2(M grad, M x1, M x2, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> t4,
+    OfRow<M> eps, OfRow<M> t7, OfRow<M> of_row3, OfRow<M> t6, OfRow<M> t5, OfRow<M> of_row4, M* out) {
   const M grad_t8 = -(grad * of_row1);
   const M grad_row_sum = grad * of_row2;
   out[0] = t4 < eps ? grad_row_sum * x2 : grad_row_sum * x2 + grad_t8 * t7 * of_row3 * x1 * M(2);
@@ -87,11 +89,14 @@ struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Added, Added, Added> {
               p.of_row2 = made[5];
               p.of_row3 = made[6];
               p.of_row4 = made[7])
-  FUSEGEN_MADE(p.row_sum = from.row_sum; p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.t4 = from.t4; p.t5 = from.t5; p.t6 = from.t6; p.t7 = from.t7; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3; p.of_row4 = from.of_row4)
+  FUSEGEN_MADE(p.row_sum = from.row_sum; p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.t4 = from.t4;
+      p.t5 = from.t5; p.t6 = from.t6; p.t7 = from.t7; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2;
+      p.of_row3 = from.of_row3; p.of_row4 = from.of_row4)
 };
 struct Backward2 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(cosine_similarity_backward2(in[0], in[1], in[2], p.of_row1, p.of_row2, p.t4, p.eps, p.t7, p.of_row3, p.t6, p.t5, p.of_row4, out))
+  FUSEGEN_ELEMENT(cosine_similarity_backward2(in[0], in[1], in[2], p.of_row1, p.of_row2, p.t4, p.eps, p.t7, p.of_row3,
+      p.t6, p.t5, p.of_row4, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -134,7 +139,9 @@ FUSEGEN_BROADCASTING_KERNELS(cosine_similarity)
 
 def eager(x1, x2, eps):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
-    return torch.squeeze(torch.sum(x1 * x2, -1, keepdim=True) / (torch.clamp_min(torch.sqrt(torch.sum(torch.square(x1), -1, keepdim=True)), eps) * torch.clamp_min(torch.sqrt(torch.sum(torch.square(x2), -1, keepdim=True)), eps)), -1)
+    return torch.squeeze(torch.sum(x1 * x2, -1, keepdim=True)
+        / (torch.clamp_min(torch.sqrt(torch.sum(torch.square(x1), -1, keepdim=True)), eps)
+        * torch.clamp_min(torch.sqrt(torch.sum(torch.square(x2), -1, keepdim=True)), eps)), -1)
 
 
 KERNELS = Rows(
@@ -152,7 +159,7 @@ def cosine_similarity(
     """y = sum(x1 · x2) / (max(norm(x1), eps) · max(norm(x2), eps))
 
     Shape: x1 whose rows are the last dimension; the others broadcast to it. The result is one value a row.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -40,7 +40,8 @@ struct Forward2 : Stores<ForwardValues, READS<>, 1> {
   FUSEGEN_ELEMENT(out[0] = M(p.of_row))
 };
 template <typename M>
-HOST_DEVICE void hinge_embedding_loss_backward1(M grad, M input, M target, OfRow<M> row_share, OfRow<M> margin, M* out) {
+HOST_DEVICE void hinge_embedding_loss_backward1(M grad, M input, M target, OfRow<M> row_share, OfRow<M> margin,
+    M* out) {
   const M grad_row_sum = grad * row_share;
   out[0] = (target == M(-1) ? M(0) : grad_row_sum) + (target == M(1) ? M(0) : margin - input >= M(0) ? -grad_row_sum
       : M(0));
@@ -104,7 +105,8 @@ KERNELS = Parts(
 
 
 @KERNELS.function
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean", *, out: "Tensor | None" = None) -> Tensor:
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean", *,
+    out: "Tensor | None" = None) -> Tensor:
     """y = mean((0 if target = 1 else max(margin - input, 0)) + (0 if target = -1 else input))
 
     Shape: input, target of shapes that broadcast. It returns the mean of the values of elements.

@@ -111,7 +111,8 @@ KERNELS = Parts(
 
 
 @KERNELS.function
-def huber_loss(input: Tensor, target: Tensor, delta: float = 1.0, reduction: str = "mean", *, out: "Tensor | None" = None) -> Tensor:
+def huber_loss(input: Tensor, target: Tensor, delta: float = 1.0, reduction: str = "mean", *,
+    out: "Tensor | None" = None) -> Tensor:
     """y = mean(delta · (|d| - 0.5 · delta) if |d| ≥ delta else 0.5 · d · d),  d = input - target
 
     Shape: input, target of shapes that broadcast. It returns the mean of the values of elements.

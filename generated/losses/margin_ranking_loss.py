@@ -40,7 +40,8 @@ struct Forward2 : Stores<ForwardValues, READS<>, 1> {
   FUSEGEN_ELEMENT(out[0] = M(p.of_row))
 };
 template <typename M>
-HOST_DEVICE void margin_ranking_loss_backward1(M grad, M input1, M input2, M target, OfRow<M> margin, OfRow<M> row_share, M* out) {
+HOST_DEVICE void margin_ranking_loss_backward1(M grad, M input1, M input2, M target, OfRow<M> margin,
+    OfRow<M> row_share, M* out) {
   const M t = input1 - input2;
   const M t3 = margin - target * t;
   const M grad_t2 = -(grad * row_share);
@@ -146,7 +147,8 @@ class MarginRankingLoss(nn.Module):
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         if input1.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.margin_ranking_loss.margin_ranking_loss_cuda(input1, input2, target, self.margin, self.reduction)
+            return self.margin_ranking_loss.margin_ranking_loss_cuda(input1, input2, target, self.margin,
+                self.reduction)
         return self.margin_ranking_loss.margin_ranking_loss_cpu(input1, input2, target, self.margin, self.reduction)
 
     def extra_repr(self) -> str:

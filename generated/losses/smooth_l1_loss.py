@@ -111,7 +111,8 @@ KERNELS = Parts(
 
 
 @KERNELS.function
-def smooth_l1_loss(input: Tensor, target: Tensor, beta: float = 1.0, reduction: str = "mean", *, out: "Tensor | None" = None) -> Tensor:
+def smooth_l1_loss(input: Tensor, target: Tensor, beta: float = 1.0, reduction: str = "mean", *,
+    out: "Tensor | None" = None) -> Tensor:
     """y = mean(|d| - 0.5 · beta if |d| ≥ beta else 0.5 · d · d / beta),  d = input - target
 
     Shape: input, target of shapes that broadcast. It returns the mean of the values of elements.

@@ -60,7 +60,8 @@ HOST_DEVICE void triplet_margin_loss_backward1_row(double row_sum, double row_su
   out[2] = reciprocal(2.0 * t5);
 }
 template <typename M>
-HOST_DEVICE void triplet_margin_loss_backward2(M grad, M anchor, M positive, M negative, OfRow<M> eps, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> t8, M* out) {
+HOST_DEVICE void triplet_margin_loss_backward2(M grad, M anchor, M positive, M negative, OfRow<M> eps, OfRow<M> of_row,
+    OfRow<M> of_row1, OfRow<M> t8, M* out) {
   const M norm_input = anchor - positive + eps;
   const M norm_input2 = anchor - negative + eps;
   const M grad_norm_input2 = -(grad * of_row * (M(2) * norm_input2));
@@ -80,7 +81,8 @@ struct Backward1 : Reduces<BackwardValues, READS<1, 2, 3>, Added, Added> {
               p.t8 = made[0];
               p.of_row = made[1];
               p.of_row1 = made[2])
-  FUSEGEN_MADE(p.row_sum = from.row_sum; p.row_sum1 = from.row_sum1; p.t8 = from.t8; p.of_row = from.of_row; p.of_row1 = from.of_row1)
+  FUSEGEN_MADE(p.row_sum = from.row_sum; p.row_sum1 = from.row_sum1; p.t8 = from.t8; p.of_row = from.of_row;
+      p.of_row1 = from.of_row1)
 };
 struct Backward2 : Stores<BackwardValues, READS<0, 1, 2, 3>, 3> {
   static constexpr bool CANCELS = true;
@@ -129,7 +131,8 @@ def eager(anchor, positive, negative, margin, eps):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     norm_input = anchor - positive + eps
     norm_input2 = anchor - negative + eps
-    return torch.squeeze(torch.clamp_min(margin + torch.sqrt(torch.sum(torch.square(norm_input), -1, keepdim=True)) - torch.sqrt(torch.sum(torch.square(norm_input2), -1, keepdim=True)), 0), -1)
+    return torch.squeeze(torch.clamp_min(margin + torch.sqrt(torch.sum(torch.square(norm_input), -1, keepdim=True))
+        - torch.sqrt(torch.sum(torch.square(norm_input2), -1, keepdim=True)), 0), -1)
 
 
 KERNELS = Rows(
@@ -149,8 +152,9 @@ def triplet_margin_loss(
 ) -> Tensor:
     """y = max(margin + norm(anchor - positive + eps) - norm(anchor - negative + eps), 0)
 
-    Shape: anchor whose rows are the last dimension; the others broadcast to it. The result is the mean of the values of rows.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: anchor whose rows are the last dimension; the others broadcast to it. The result is the mean of the values of
+    rows.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -176,8 +180,10 @@ class TripletMarginLoss(nn.Module):
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         if anchor.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.triplet_margin_loss.triplet_margin_loss_cuda(anchor, positive, negative, self.margin, self.eps, self.reduction)
-        return self.triplet_margin_loss.triplet_margin_loss_cpu(anchor, positive, negative, self.margin, self.eps, self.reduction)
+            return self.triplet_margin_loss.triplet_margin_loss_cuda(anchor, positive, negative, self.margin, self.eps,
+                self.reduction)
+        return self.triplet_margin_loss.triplet_margin_loss_cpu(anchor, positive, negative, self.margin, self.eps,
+            self.reduction)
 
     def extra_repr(self) -> str:
         return f"margin={self.margin}, eps={self.eps}, reduction={self.reduction}"

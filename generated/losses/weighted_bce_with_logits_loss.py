@@ -41,7 +41,8 @@ struct Forward2 : Stores<ForwardValues, READS<>, 1> {
   FUSEGEN_ELEMENT(out[0] = M(p.of_row))
 };
 template <typename M>
-HOST_DEVICE void weighted_bce_with_logits_loss_backward1(M grad, M input, M target, M weight, M pos_weight, OfRow<M> row_share, M* out) {
+HOST_DEVICE void weighted_bce_with_logits_loss_backward1(M grad, M input, M target, M weight, M pos_weight,
+    OfRow<M> row_share, M* out) {
   const M t2 = pos_weight * target;
   const M t3 = -input;
   const Promoted<M> t5 = -softplus(t3);
@@ -107,7 +108,8 @@ def eager(input, target, weight, pos_weight):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     row_length = input.shape[-1]
     logsigmoid_x = -input
-    mean_input = -weight * (pos_weight * target * nn.functional.logsigmoid(input) + (1 - target) * nn.functional.logsigmoid(logsigmoid_x))
+    mean_input = -weight * (pos_weight * target * nn.functional.logsigmoid(input) + (1 - target)
+        * nn.functional.logsigmoid(logsigmoid_x))
     return torch.squeeze(torch.sum(mean_input, -1, keepdim=True) / row_length, -1)
 
 
@@ -149,8 +151,10 @@ class WeightedBceWithLogitsLoss(nn.Module):
 
     def forward(self, input: Tensor, target: Tensor, weight: Tensor, pos_weight: Tensor) -> Tensor:
         if input.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.weighted_bce_with_logits_loss.weighted_bce_with_logits_loss_cuda(input, target, weight, pos_weight, self.reduction)
-        return self.weighted_bce_with_logits_loss.weighted_bce_with_logits_loss_cpu(input, target, weight, pos_weight, self.reduction)
+            return self.weighted_bce_with_logits_loss.weighted_bce_with_logits_loss_cuda(input, target, weight,
+                pos_weight, self.reduction)
+        return self.weighted_bce_with_logits_loss.weighted_bce_with_logits_loss_cpu(input, target, weight, pos_weight,
+            self.reduction)
 
     def extra_repr(self) -> str:
         return f"reduction={self.reduction}"

@@ -54,7 +54,8 @@ HOST_DEVICE M weighted_cross_entropy_forward5(M logits, M weight, OfRow<M> row_a
   const M shifted = logits - row_amax;
   return weight * (total - shifted);
 }
-HOST_DEVICE double weighted_cross_entropy_forward5_row(double row_sum3, double row_share, double count, double label_smoothing, double own) {
+HOST_DEVICE double weighted_cross_entropy_forward5_row(double row_sum3, double row_share, double count,
+    double label_smoothing, double own) {
   return count > 0.0 ? (label_smoothing > 0.0 ? (1.0 - label_smoothing) * own + label_smoothing * row_sum3 *
       row_share : (1.0 - label_smoothing) * own) : 0.0;
 }
@@ -90,7 +91,8 @@ struct Forward4 : Reduces<ForwardValues, READS<0>, Added> {
 struct Forward5 : Reduces<ForwardValues, READS<0, 1>, Added> {
   FUSEGEN_ELEMENT(out[0] = weighted_cross_entropy_forward5(in[0], in[1], p.row_amax, p.total))
   FUSEGEN_ROW(p.row_sum3 = r[0];
-              p.of_row = weighted_cross_entropy_forward5_row(p.row_sum3, p.row_share, p.count, p.label_smoothing, p.own))
+              p.of_row = weighted_cross_entropy_forward5_row(p.row_sum3, p.row_share, p.count, p.label_smoothing,
+                  p.own))
   FUSEGEN_MADE(p.row_sum3 = from.row_sum3; p.of_row = from.of_row)
 };
 struct Forward6 : Stores<ForwardValues, READS<>, 1> {
@@ -102,7 +104,8 @@ HOST_DEVICE void weighted_cross_entropy_backward1(M weight, M target, M* out) {
   out[1] = target != M(0) ? weight : M(0);
 }
 template <typename M>
-HOST_DEVICE void weighted_cross_entropy_backward3(M grad, M logits, M weight, OfRow<M> row_amax, OfRow<M> label_smoothing, OfRow<M> row_share, OfRow<M> count, M* out) {
+HOST_DEVICE void weighted_cross_entropy_backward3(M grad, M logits, M weight, OfRow<M> row_amax,
+    OfRow<M> label_smoothing, OfRow<M> row_share, OfRow<M> count, M* out) {
   const M shifted = logits - row_amax;
   const M t = exp(shifted);
   const M grad_t6 = grad * label_smoothing * row_share * weight;
@@ -113,7 +116,9 @@ HOST_DEVICE double weighted_cross_entropy_backward3_row(double row_sum) {
   return reciprocal(row_sum);
 }
 template <typename M>
-HOST_DEVICE void weighted_cross_entropy_backward4(M grad, M logits, M weight, M target, OfRow<M> row_amax, OfRow<M> label_smoothing, OfRow<M> row_share, OfRow<M> row_sum1, OfRow<M> count, OfRow<M> row_sum2, OfRow<M> of_row1, M* out) {
+HOST_DEVICE void weighted_cross_entropy_backward4(M grad, M logits, M weight, M target, OfRow<M> row_amax,
+    OfRow<M> label_smoothing, OfRow<M> row_share, OfRow<M> row_sum1, OfRow<M> count, OfRow<M> row_sum2,
+    OfRow<M> of_row1, M* out) {
   const M shifted = logits - row_amax;
   const M t = exp(shifted);
   const M grad_t6 = grad * label_smoothing * row_share * weight;
@@ -137,7 +142,8 @@ struct Backward2 : Reduces<BackwardValues, READS<1>, Largest> {
   FUSEGEN_MADE(p.row_amax = from.row_amax)
 };
 struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added> {
-  FUSEGEN_ELEMENT(weighted_cross_entropy_backward3(in[0], in[1], in[2], p.row_amax, p.label_smoothing, p.row_share, p.count, out))
+  FUSEGEN_ELEMENT(weighted_cross_entropy_backward3(in[0], in[1], in[2], p.row_amax, p.label_smoothing, p.row_share,
+      p.count, out))
   FUSEGEN_ROW(p.row_sum = r[0];
               p.row_sum2 = r[1];
               p.of_row1 = weighted_cross_entropy_backward3_row(p.row_sum))
@@ -145,7 +151,8 @@ struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added> {
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3>, 2> {
   static constexpr bool CANCELS = true;
-  FUSEGEN_ELEMENT(weighted_cross_entropy_backward4(in[0], in[1], in[2], in[3], p.row_amax, p.label_smoothing, p.row_share, p.row_sum1, p.count, p.row_sum2, p.of_row1, out))
+  FUSEGEN_ELEMENT(weighted_cross_entropy_backward4(in[0], in[1], in[2], in[3], p.row_amax, p.label_smoothing,
+      p.row_share, p.row_sum1, p.count, p.row_sum2, p.of_row1, out))
 };
 """
 CUDA_SOURCE = r"""
@@ -208,9 +215,11 @@ def eager(logits, weight, target, label_smoothing):
     total = torch.log(torch.sum(torch.exp(shifted), -1, keepdim=True))
     count = torch.sum(torch.where(target != 0, torch.zeros_like(target) + 1, 0), -1, keepdim=True)
     constant = weight.detach()
-    own = torch.sum(torch.where(target != 0, constant, 0), -1, keepdim=True) * (total - torch.sum(torch.where(target != 0, shifted, 0), -1, keepdim=True))
+    own = torch.sum(torch.where(target != 0, constant, 0), -1,
+        keepdim=True) * (total - torch.sum(torch.where(target != 0, shifted, 0), -1, keepdim=True))
     spread = torch.sum(constant * (total - shifted), -1, keepdim=True) / row_length
-    return torch.squeeze(torch.where(count > 0, (1 - label_smoothing) * own + torch.where(torch.tensor(label_smoothing, dtype=torch.float64) > 0, label_smoothing * spread, 0), 0), -1)
+    return torch.squeeze(torch.where(count > 0, (1 - label_smoothing) * own
+        + torch.where(torch.tensor(label_smoothing, dtype=torch.float64) > 0, label_smoothing * spread, 0), 0), -1)
 
 
 KERNELS = Rows(
@@ -227,11 +236,15 @@ def _weighted_cross_entropy(
     logits: Tensor, weight: Tensor, target: Tensor, label_smoothing: float = 0.0, reduction: str = "mean", *,
     out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = (1 - label_smoothing) · own + (label_smoothing · spread if label_smoothing > 0 else 0) if count > 0 else 0,  shifted = logits - detach(amax(logits)),  total = log(sum(exp(shifted))),  count = sum(1 if target else 0),  constant = detach(weight),  own = constant[target] · (total - shifted[target]),  spread = sum(constant · (total - shifted)) / length()
+    """y = (1 - label_smoothing) · own + (label_smoothing · spread if label_smoothing > 0 else 0) if count > 0 else 0,
+    shifted = logits - detach(amax(logits)),  total = log(sum(exp(shifted))),  count = sum(1 if target else 0),
+    constant = detach(weight),  own = constant[target] · (total - shifted[target]),  spread = sum(constant · (total -
+    shifted)) / length()
 
-    Shape: logits whose rows are the last dimension; the others broadcast to it. The result is the mean of the values of rows.
+    Shape: logits whose rows are the last dimension; the others broadcast to it. The result is the mean of the values of
+    rows.
     Index: target, an int64 for each row of logits; ignore_index picks none.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -246,8 +259,12 @@ def weighted_cross_entropy(
     logits: Tensor, weight: Tensor, target: Tensor, label_smoothing: float = 0.0, reduction: str = "mean",
     ignore_index: int = -100, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = (1 - label_smoothing) · own + (label_smoothing · spread if label_smoothing > 0 else 0) if count > 0 else 0,  shifted = logits - detach(amax(logits)),  total = log(sum(exp(shifted))),  count = sum(1 if target else 0),  constant = detach(weight),  own = constant[target] · (total - shifted[target]),  spread = sum(constant · (total - shifted)) / length()"""
-    return _weighted_cross_entropy(logits, weight, KERNELS.index("target", target, logits, ignore_index), label_smoothing, reduction, out=out)
+    """y = (1 - label_smoothing) · own + (label_smoothing · spread if label_smoothing > 0 else 0) if count > 0 else 0,
+    shifted = logits - detach(amax(logits)),  total = log(sum(exp(shifted))),  count = sum(1 if target else 0),
+    constant = detach(weight),  own = constant[target] · (total - shifted[target]),  spread = sum(constant · (total -
+    shifted)) / length()"""
+    return _weighted_cross_entropy(logits, weight, KERNELS.index("target", target, logits, ignore_index),
+        label_smoothing, reduction, out=out)
 
 
 class WeightedCrossEntropy(nn.Module):
@@ -263,11 +280,16 @@ class WeightedCrossEntropy(nn.Module):
 
     def forward(self, logits: Tensor, weight: Tensor, target: Tensor) -> Tensor:
         if logits.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.weighted_cross_entropy.weighted_cross_entropy_cuda(logits, weight, KERNELS.index("target", target, logits, self.ignore_index), self.label_smoothing, self.reduction)
-        return self.weighted_cross_entropy.weighted_cross_entropy_cpu(logits, weight, KERNELS.index("target", target, logits, self.ignore_index), self.label_smoothing, self.reduction)
+            return self.weighted_cross_entropy.weighted_cross_entropy_cuda(logits, weight,
+                KERNELS.index("target", target, logits, self.ignore_index), self.label_smoothing, self.reduction)
+        return self.weighted_cross_entropy.weighted_cross_entropy_cpu(logits, weight,
+            KERNELS.index("target", target, logits, self.ignore_index), self.label_smoothing, self.reduction)
 
     def extra_repr(self) -> str:
-        return f"label_smoothing={self.label_smoothing}, reduction={self.reduction}, ignore_index={self.ignore_index}"
+        return (
+            f"label_smoothing={self.label_smoothing}, reduction={self.reduction}, "
+            f"ignore_index={self.ignore_index}"
+        )
 
 
 ModelNew = WeightedCrossEntropy

@@ -114,7 +114,8 @@ def eager(log_probs, weight, target):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     target = torch.arange(log_probs.shape[-1], device=log_probs.device) == target
     constant = weight.detach()
-    return torch.squeeze(-torch.sum(torch.where(target != 0, constant, 0), -1, keepdim=True) * torch.sum(torch.where(target != 0, log_probs, 0), -1, keepdim=True), -1)
+    return torch.squeeze(-torch.sum(torch.where(target != 0, constant, 0), -1, keepdim=True)
+        * torch.sum(torch.where(target != 0, log_probs, 0), -1, keepdim=True), -1)
 
 
 KERNELS = Rows(
@@ -125,12 +126,14 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def _weighted_nll(log_probs: Tensor, weight: Tensor, target: Tensor, reduction: str = "mean", *, out: "Tensor | None" = None) -> Tensor:
+def _weighted_nll(log_probs: Tensor, weight: Tensor, target: Tensor, reduction: str = "mean", *,
+    out: "Tensor | None" = None) -> Tensor:
     """y = -constant[target] · log_probs[target],  constant = detach(weight)
 
-    Shape: log_probs whose rows are the last dimension; the others broadcast to it. The result is the mean of the values of rows.
+    Shape: log_probs whose rows are the last dimension; the others broadcast to it. The result is the mean of the values
+    of rows.
     Index: target, an int64 for each row of log_probs; ignore_index picks none.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -144,7 +147,8 @@ def weighted_nll(
     out: "Tensor | None" = None,
 ) -> Tensor:
     """y = -constant[target] · log_probs[target],  constant = detach(weight)"""
-    return _weighted_nll(log_probs, weight, KERNELS.index("target", target, log_probs, ignore_index), reduction, out=out)
+    return _weighted_nll(log_probs, weight, KERNELS.index("target", target, log_probs, ignore_index), reduction,
+        out=out)
 
 
 class WeightedNll(nn.Module):
@@ -159,8 +163,10 @@ class WeightedNll(nn.Module):
 
     def forward(self, log_probs: Tensor, weight: Tensor, target: Tensor) -> Tensor:
         if log_probs.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.weighted_nll.weighted_nll_cuda(log_probs, weight, KERNELS.index("target", target, log_probs, self.ignore_index), self.reduction)
-        return self.weighted_nll.weighted_nll_cpu(log_probs, weight, KERNELS.index("target", target, log_probs, self.ignore_index), self.reduction)
+            return self.weighted_nll.weighted_nll_cuda(log_probs, weight,
+                KERNELS.index("target", target, log_probs, self.ignore_index), self.reduction)
+        return self.weighted_nll.weighted_nll_cpu(log_probs, weight,
+            KERNELS.index("target", target, log_probs, self.ignore_index), self.reduction)
 
     def extra_repr(self) -> str:
         return f"reduction={self.reduction}, ignore_index={self.ignore_index}"

@@ -121,7 +121,7 @@ def lstm_cell(
     """hidden = sigmoid(o) · tanh(cell),  cell = sigmoid(f) · c + sigmoid(i) · tanh(g)
 
     Shape: i of any shape; the others broadcast to it. It returns hidden and cell, each of that shape.
-    Dtype: float32, float16, bfloat16 or float64, rounded once; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once; others by PyTorch.
     Equal bits: those of an element do not depend on others, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -145,7 +145,8 @@ ModelNew = LstmCell
 
 
 def get_inputs():
-    return [torch.randn(4096, 4096), torch.randn(4096, 4096), torch.randn(4096, 4096), torch.randn(4096, 4096), torch.randn(4096, 4096)]
+    return [torch.randn(4096, 4096), torch.randn(4096, 4096), torch.randn(4096, 4096), torch.randn(4096, 4096),
+        torch.randn(4096, 4096)]
 
 
 def get_init_inputs():

@@ -87,14 +87,16 @@ HOST_DEVICE void add_layer_norm_backward2(M grad_y, M x, M residual, M weight, O
   out[0] = mean_input;
   out[1] = grad_t3 * centred;
 }
-HOST_DEVICE void add_layer_norm_backward2_row(double row_sum1, double row_share, double eps, double row_sum2, double row_sum3, double* out) {
+HOST_DEVICE void add_layer_norm_backward2_row(double row_sum1, double row_share, double eps, double row_sum2,
+    double row_sum3, double* out) {
   const double of_row1 = rsqrt(row_sum1 * row_share + eps);
   out[0] = of_row1;
   out[1] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[2] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void add_layer_norm_backward3(M grad_y, M grad_s, M x, M residual, M weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void add_layer_norm_backward3(M grad_y, M grad_s, M x, M residual, M weight, OfRow<M> of_row,
+    OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M s = x + residual;
   const M centred = s - of_row;
   const M grad_t3 = grad_y * weight;
@@ -123,12 +125,14 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 2, 3, 4>, Added, Added> {
               p.of_row1 = made[0];
               p.of_row2 = made[1];
               p.of_row3 = made[2])
-  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1;
+      p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2, 3, 4>, 4> {
   static constexpr bool CANCELS = true;
   static constexpr bool WATCHES = true;
-  FUSEGEN_ELEMENT(add_layer_norm_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, p.of_row2, p.of_row3, out))
+  FUSEGEN_ELEMENT(add_layer_norm_backward3(in[0], in[1], in[2], in[3], in[4], p.of_row, p.of_row1, p.of_row2, p.of_row3,
+      out))
 };
 """
 CUDA_SOURCE = r"""
@@ -199,7 +203,7 @@ def add_layer_norm(
     """y = centred · (1 / √(mean(centred²) + eps)) · weight + bias,  s = x + residual,  centred = s - mean(s)
 
     Shape: x whose rows are the last dimension; the others broadcast to it. It returns y and s, each of that shape.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

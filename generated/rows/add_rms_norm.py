@@ -58,13 +58,15 @@ HOST_DEVICE void add_rms_norm_backward1(M grad_y, M x, M residual, M weight, M* 
   out[0] = mean_input;
   out[1] = grad_t3 * s;
 }
-HOST_DEVICE void add_rms_norm_backward1_row(double row_sum, double row_share, double eps, double row_sum1, double* out) {
+HOST_DEVICE void add_rms_norm_backward1_row(double row_sum, double row_share, double eps, double row_sum1,
+    double* out) {
   const double of_row = rsqrt(row_sum * row_share + eps);
   out[0] = of_row;
   out[1] = -0.5 * row_sum1 * cube(of_row) * row_share;
 }
 template <typename M>
-HOST_DEVICE void add_rms_norm_backward2(M grad_y, M grad_s, M x, M residual, M weight, OfRow<M> of_row, OfRow<M> of_row1, M* out) {
+HOST_DEVICE void add_rms_norm_backward2(M grad_y, M grad_s, M x, M residual, M weight, OfRow<M> of_row,
+    OfRow<M> of_row1, M* out) {
   const M s = x + residual;
   const M grad_t3 = grad_y * weight;
   const M grad_s2 = grad_s + grad_t3 * of_row + of_row1 * (M(2) * s);
@@ -154,7 +156,7 @@ def add_rms_norm(
     """y = s · (1 / √(mean(s²) + eps)) · weight,  s = x + residual
 
     Shape: x whose rows are the last dimension; the others broadcast to it. It returns y and s, each of that shape.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

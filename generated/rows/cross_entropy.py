@@ -151,7 +151,8 @@ def eager(logits, target):
     target = torch.arange(logits.shape[-1], device=logits.device) == target
     largest = torch.amax(logits, -1, keepdim=True).detach()
     count = torch.sum(torch.where(target != 0, torch.zeros_like(target) + 1, 0), -1, keepdim=True)
-    return torch.squeeze(torch.where(count > 0, torch.log(torch.sum(torch.exp(logits - largest), -1, keepdim=True)) + (largest - torch.sum(torch.where(target != 0, logits, 0), -1, keepdim=True)), 0), -1)
+    return torch.squeeze(torch.where(count > 0, torch.log(torch.sum(torch.exp(logits - largest), -1, keepdim=True))
+        + (largest - torch.sum(torch.where(target != 0, logits, 0), -1, keepdim=True)), 0), -1)
 
 
 KERNELS = Rows(
@@ -163,11 +164,13 @@ KERNELS = Rows(
 
 @KERNELS.function
 def _cross_entropy(logits: Tensor, target: Tensor, reduction: str = "mean", *, out: "Tensor | None" = None) -> Tensor:
-    """y = log(sum(exp(logits - largest))) + (largest - logits[target]) if count > 0 else 0,  largest = detach(amax(logits)),  count = sum(1 if target else 0)
+    """y = log(sum(exp(logits - largest))) + (largest - logits[target]) if count > 0 else 0,  largest =
+    detach(amax(logits)),  count = sum(1 if target else 0)
 
-    Shape: logits whose rows are the last dimension; the others broadcast to it. The result is the mean of the values of rows.
+    Shape: logits whose rows are the last dimension; the others broadcast to it. The result is the mean of the values of
+    rows.
     Index: target, an int64 for each row of logits; ignore_index picks none.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -179,7 +182,8 @@ def _cross_entropy(logits: Tensor, target: Tensor, reduction: str = "mean", *, o
 def cross_entropy(
     logits: Tensor, target: Tensor, reduction: str = "mean", ignore_index: int = -100, *, out: "Tensor | None" = None,
 ) -> Tensor:
-    """y = log(sum(exp(logits - largest))) + (largest - logits[target]) if count > 0 else 0,  largest = detach(amax(logits)),  count = sum(1 if target else 0)"""
+    """y = log(sum(exp(logits - largest))) + (largest - logits[target]) if count > 0 else 0,  largest =
+    detach(amax(logits)),  count = sum(1 if target else 0)"""
     return _cross_entropy(logits, KERNELS.index("target", target, logits, ignore_index), reduction, out=out)
 
 
@@ -195,8 +199,10 @@ class CrossEntropy(nn.Module):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         if logits.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.cross_entropy.cross_entropy_cuda(logits, KERNELS.index("target", target, logits, self.ignore_index), self.reduction)
-        return self.cross_entropy.cross_entropy_cpu(logits, KERNELS.index("target", target, logits, self.ignore_index), self.reduction)
+            return self.cross_entropy.cross_entropy_cuda(logits,
+                KERNELS.index("target", target, logits, self.ignore_index), self.reduction)
+        return self.cross_entropy.cross_entropy_cpu(logits, KERNELS.index("target", target, logits, self.ignore_index),
+            self.reduction)
 
     def extra_repr(self) -> str:
         return f"reduction={self.reduction}, ignore_index={self.ignore_index}"

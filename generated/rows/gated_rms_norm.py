@@ -58,7 +58,8 @@ HOST_DEVICE void gated_rms_norm_backward1(M grad, M x, M gate, M weight, M* out)
   out[0] = mean_input;
   out[1] = grad_t5 * h;
 }
-HOST_DEVICE void gated_rms_norm_backward1_row(double row_sum, double row_share, double eps, double row_sum1, double* out) {
+HOST_DEVICE void gated_rms_norm_backward1_row(double row_sum, double row_share, double eps, double row_sum1,
+    double* out) {
   const double of_row = rsqrt(row_sum * row_share + eps);
   out[0] = of_row;
   out[1] = -0.5 * row_sum1 * cube(of_row) * row_share;
@@ -159,7 +160,7 @@ def gated_rms_norm(
     """y = h · (1 / √(mean(h²) + eps)) · weight,  h = x · silu(gate)
 
     Shape: x whose rows are the last dimension; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -82,12 +82,14 @@ HOST_DEVICE void group_norm_silu_backward3(M grad, M x, M weight, M bias, OfRow<
   out[0] = grad_t3 * centred;
   out[1] = grad_t3;
 }
-HOST_DEVICE void group_norm_silu_backward3_row(double row_sum2, double of_row1, double row_share, double row_sum3, double* out) {
+HOST_DEVICE void group_norm_silu_backward3_row(double row_sum2, double of_row1, double row_share, double row_sum3,
+    double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void group_norm_silu_backward4(M grad, M x, M weight, M bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void group_norm_silu_backward4(M grad, M x, M weight, M bias, OfRow<M> of_row, OfRow<M> of_row1,
+    OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M centred = x - of_row;
   const M t3 = centred * of_row1;
   const M silu_x = t3 * weight + bias;
@@ -122,7 +124,8 @@ struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2, 3>, Added, Added> {
               group_norm_silu_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
-  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2;
+      p.of_row3 = from.of_row3)
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3>, 3> {
   static constexpr bool CANCELS = true;
@@ -184,7 +187,8 @@ def eager(x, weight, bias, eps):
     row_length = x.shape[2:].numel()
     centred = x - torch.sum(x, tuple(range(2, x.dim())), keepdim=True) / row_length
     mean_input = centred ** 2
-    silu_x = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length + eps) * weight + bias
+    silu_x = centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length
+        + eps) * weight + bias
     return nn.functional.silu(silu_x)
 
 
@@ -201,8 +205,9 @@ def _group_norm_silu(
 ) -> Tensor:
     """y = silu(centred · (1 / √(mean(centred²) + eps)) · along(weight, 1) + along(bias, 1)),  centred = x - mean(x)
 
-    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are a part of dimension 1, of num_groups, and all behind it; the others broadcast to it. The
+    result is of the shape of the tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -217,7 +222,8 @@ def group_norm_silu(
     x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, num_groups: int = 32, *, out: "Tensor | None" = None,
 ) -> Tensor:
     """y = silu(centred · (1 / √(mean(centred²) + eps)) · along(weight, 1) + along(bias, 1)),  centred = x - mean(x)"""
-    return _group_norm_silu(x, KERNELS.along("weight", weight, x, 1), KERNELS.along("bias", bias, x, 1), eps, num_groups, out=out)
+    return _group_norm_silu(x, KERNELS.along("weight", weight, x, 1), KERNELS.along("bias", bias, x, 1), eps,
+        num_groups, out=out)
 
 
 class GroupNormSilu(nn.Module):
@@ -234,8 +240,10 @@ class GroupNormSilu(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.group_norm_silu.group_norm_silu_cuda(x, KERNELS.along("weight", self.weight, x, 1), KERNELS.along("bias", self.bias, x, 1), self.eps, self.num_groups)
-        return self.group_norm_silu.group_norm_silu_cpu(x, KERNELS.along("weight", self.weight, x, 1), KERNELS.along("bias", self.bias, x, 1), self.eps, self.num_groups)
+            return self.group_norm_silu.group_norm_silu_cuda(x, KERNELS.along("weight", self.weight, x, 1),
+                KERNELS.along("bias", self.bias, x, 1), self.eps, self.num_groups)
+        return self.group_norm_silu.group_norm_silu_cpu(x, KERNELS.along("weight", self.weight, x, 1),
+            KERNELS.along("bias", self.bias, x, 1), self.eps, self.num_groups)
 
     def extra_repr(self) -> str:
         return f"eps={self.eps}, num_groups={self.num_groups}"

@@ -77,14 +77,16 @@ HOST_DEVICE void instance_norm_backward2(M grad, M x, M weight, OfRow<M> of_row,
   out[0] = mean_input;
   out[1] = grad_t3 * centred;
 }
-HOST_DEVICE void instance_norm_backward2_row(double row_sum1, double row_share, double eps, double row_sum2, double row_sum3, double* out) {
+HOST_DEVICE void instance_norm_backward2_row(double row_sum1, double row_share, double eps, double row_sum2,
+    double row_sum3, double* out) {
   const double of_row1 = rsqrt(row_sum1 * row_share + eps);
   out[0] = of_row1;
   out[1] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[2] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void instance_norm_backward3(M grad, M x, M weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void instance_norm_backward3(M grad, M x, M weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2,
+    OfRow<M> of_row3, M* out) {
   const M centred = x - of_row;
   const M grad_t3 = grad * weight;
   const M grad_centred = grad_t3 * of_row1 + of_row2 * (M(2) * centred);
@@ -111,7 +113,8 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added> {
               p.of_row1 = made[0];
               p.of_row2 = made[1];
               p.of_row3 = made[2])
-  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1;
+      p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 3> {
   static constexpr bool CANCELS = true;
@@ -168,7 +171,8 @@ def eager(x, weight, bias, eps):
     row_length = x.shape[2:].numel()
     centred = x - torch.sum(x, tuple(range(2, x.dim())), keepdim=True) / row_length
     mean_input = centred ** 2
-    return centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length + eps) * weight + bias
+    return centred * torch.rsqrt(torch.sum(mean_input, tuple(range(2, x.dim())), keepdim=True) / row_length
+        + eps) * weight + bias
 
 
 KERNELS = Rows(
@@ -179,11 +183,13 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def _instance_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, *, out: "Tensor | None" = None) -> Tensor:
+def _instance_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, *,
+    out: "Tensor | None" = None) -> Tensor:
     """y = centred · (1 / √(mean(centred²) + eps)) · along(weight, 1) + along(bias, 1),  centred = x - mean(x)
 
-    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Shape: x whose rows are the dimensions from 2 on; the others broadcast to it. The result is of the shape of the
+    tensors.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -194,7 +200,8 @@ def _instance_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, 
     return KERNELS.run(x, weight, bias, eps)
 
 
-def instance_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, *, out: "Tensor | None" = None) -> Tensor:
+def instance_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05, *,
+    out: "Tensor | None" = None) -> Tensor:
     """y = centred · (1 / √(mean(centred²) + eps)) · along(weight, 1) + along(bias, 1),  centred = x - mean(x)"""
     return _instance_norm(x, KERNELS.along("weight", weight, x, 1), KERNELS.along("bias", bias, x, 1), eps, out=out)
 
@@ -212,8 +219,10 @@ class InstanceNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.instance_norm.instance_norm_cuda(x, KERNELS.along("weight", self.weight, x, 1), KERNELS.along("bias", self.bias, x, 1), self.eps)
-        return self.instance_norm.instance_norm_cpu(x, KERNELS.along("weight", self.weight, x, 1), KERNELS.along("bias", self.bias, x, 1), self.eps)
+            return self.instance_norm.instance_norm_cuda(x, KERNELS.along("weight", self.weight, x, 1),
+                KERNELS.along("bias", self.bias, x, 1), self.eps)
+        return self.instance_norm.instance_norm_cpu(x, KERNELS.along("weight", self.weight, x, 1),
+            KERNELS.along("bias", self.bias, x, 1), self.eps)
 
     def extra_repr(self) -> str:
         return f"eps={self.eps}"

@@ -143,11 +143,12 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def l1_norm(x: "Tensor | None" = None, eps: float = 1e-12, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def l1_norm(x: "Tensor | None" = None, eps: float = 1e-12, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = x / max(sum(|x|), eps)
 
     Shape: x whose rows are the last dimension; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

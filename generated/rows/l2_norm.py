@@ -80,7 +80,8 @@ struct Backward1 : Reduces<BackwardValues, READS<0, 1>, Added, Added> {
               p.t2 = made[0];
               p.of_row = made[1];
               p.of_row1 = made[2])
-  FUSEGEN_MADE(p.row_sum = from.row_sum; p.row_sum1 = from.row_sum1; p.t2 = from.t2; p.of_row = from.of_row; p.of_row1 = from.of_row1)
+  FUSEGEN_MADE(p.row_sum = from.row_sum; p.row_sum1 = from.row_sum1; p.t2 = from.t2; p.of_row = from.of_row;
+      p.of_row1 = from.of_row1)
 };
 struct Backward2 : Stores<BackwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
@@ -121,7 +122,8 @@ struct Backward1 : Reduces<BackwardValues, READS<0, 1>, Added, Added> {
               p.t2 = made[0];
               p.of_row = made[1];
               p.of_row1 = made[2])
-  FUSEGEN_MADE(p.row_sum = from.row_sum; p.row_sum1 = from.row_sum1; p.t2 = from.t2; p.of_row = from.of_row; p.of_row1 = from.of_row1)
+  FUSEGEN_MADE(p.row_sum = from.row_sum; p.row_sum1 = from.row_sum1; p.t2 = from.t2; p.of_row = from.of_row;
+      p.of_row1 = from.of_row1)
 };
 struct Backward2 : Stores<BackwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
@@ -149,11 +151,12 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def l2_norm(x: "Tensor | None" = None, eps: float = 1e-12, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def l2_norm(x: "Tensor | None" = None, eps: float = 1e-12, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = x / max(norm(x), eps)
 
     Shape: x whose rows are the last dimension; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

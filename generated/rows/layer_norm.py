@@ -77,14 +77,16 @@ HOST_DEVICE void layer_norm_backward2(M grad, M x, M weight, OfRow<M> of_row, M*
   out[0] = mean_input;
   out[1] = grad_t3 * centred;
 }
-HOST_DEVICE void layer_norm_backward2_row(double row_sum1, double row_share, double eps, double row_sum2, double row_sum3, double* out) {
+HOST_DEVICE void layer_norm_backward2_row(double row_sum1, double row_share, double eps, double row_sum2,
+    double row_sum3, double* out) {
   const double of_row1 = rsqrt(row_sum1 * row_share + eps);
   out[0] = of_row1;
   out[1] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[2] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void layer_norm_backward3(M grad, M x, M weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void layer_norm_backward3(M grad, M x, M weight, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2,
+    OfRow<M> of_row3, M* out) {
   const M centred = x - of_row;
   const M grad_t3 = grad * weight;
   const M grad_centred = grad_t3 * of_row1 + of_row2 * (M(2) * centred);
@@ -111,7 +113,8 @@ struct Backward2 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added> {
               p.of_row1 = made[0];
               p.of_row2 = made[1];
               p.of_row3 = made[2])
-  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.of_row1 = from.of_row1;
+      p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
 };
 struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 3> {
   static constexpr bool CANCELS = true;
@@ -182,7 +185,7 @@ def layer_norm(
     """y = centred · (1 / √(mean(centred²) + eps)) · weight + bias,  centred = x - mean(x)
 
     Shape: x whose rows are the last dimension; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

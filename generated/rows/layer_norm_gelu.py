@@ -79,12 +79,14 @@ HOST_DEVICE void layer_norm_gelu_backward3(M grad, M x, M weight, M bias, OfRow<
   out[0] = grad_t3 * centred;
   out[1] = grad_t3;
 }
-HOST_DEVICE void layer_norm_gelu_backward3_row(double row_sum2, double of_row1, double row_share, double row_sum3, double* out) {
+HOST_DEVICE void layer_norm_gelu_backward3_row(double row_sum2, double of_row1, double row_share, double row_sum3,
+    double* out) {
   out[0] = -0.5 * row_sum2 * cube(of_row1) * row_share;
   out[1] = -(row_sum3 * of_row1 * row_share);
 }
 template <typename M>
-HOST_DEVICE void layer_norm_gelu_backward4(M grad, M x, M weight, M bias, OfRow<M> of_row, OfRow<M> of_row1, OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
+HOST_DEVICE void layer_norm_gelu_backward4(M grad, M x, M weight, M bias, OfRow<M> of_row, OfRow<M> of_row1,
+    OfRow<M> of_row2, OfRow<M> of_row3, M* out) {
   const M centred = x - of_row;
   const M t3 = centred * of_row1;
   const M normed = t3 * weight + bias;
@@ -119,7 +121,8 @@ struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2, 3>, Added, Added> {
               layer_norm_gelu_backward3_row(p.row_sum2, p.of_row1, p.row_share, p.row_sum3, made);
               p.of_row2 = made[0];
               p.of_row3 = made[1])
-  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2; p.of_row3 = from.of_row3)
+  FUSEGEN_MADE(p.row_sum2 = from.row_sum2; p.row_sum3 = from.row_sum3; p.of_row2 = from.of_row2;
+      p.of_row3 = from.of_row3)
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3>, 3> {
   static constexpr bool CANCELS = true;
@@ -196,7 +199,7 @@ def layer_norm_gelu(
     """y = gelu(normed),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + eps)) · weight + bias
 
     Shape: x whose rows are the last dimension; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -81,14 +81,16 @@ HOST_DEVICE void layer_norm_statistics_backward2(M grad_y, M x, M weight, OfRow<
   out[0] = mean_input;
   out[1] = grad_t3 * centred;
 }
-HOST_DEVICE void layer_norm_statistics_backward2_row(double row_sum1, double row_share, double eps, double grad_rstd, double row_sum2, double grad_mean, double row_sum3, double* out) {
+HOST_DEVICE void layer_norm_statistics_backward2_row(double row_sum1, double row_share, double eps, double grad_rstd,
+    double row_sum2, double grad_mean, double row_sum3, double* out) {
   const double rstd = rsqrt(row_sum1 * row_share + eps);
   out[0] = rstd;
   out[1] = -0.5 * (grad_rstd + row_sum2) * cube(rstd) * row_share;
   out[2] = (grad_mean - row_sum3 * rstd) * row_share;
 }
 template <typename M>
-HOST_DEVICE void layer_norm_statistics_backward3(M grad_y, M x, M weight, OfRow<M> mean, OfRow<M> rstd, OfRow<M> of_row, OfRow<M> of_row1, M* out) {
+HOST_DEVICE void layer_norm_statistics_backward3(M grad_y, M x, M weight, OfRow<M> mean, OfRow<M> rstd, OfRow<M> of_row,
+    OfRow<M> of_row1, M* out) {
   const M centred = x - mean;
   const M grad_t3 = grad_y * weight;
   const M grad_centred = grad_t3 * rstd + of_row * (M(2) * centred);
@@ -115,11 +117,13 @@ struct Backward2 : Reduces<BackwardValues, READS<2, 3, 4>, Added, Added> {
   FUSEGEN_ROW(p.row_sum1 = r[0];
               p.row_sum2 = r[1];
               double made[3];
-              layer_norm_statistics_backward2_row(p.row_sum1, p.row_share, p.eps, p.grad_rstd, p.row_sum2, p.grad_mean, p.row_sum3, made);
+              layer_norm_statistics_backward2_row(p.row_sum1, p.row_share, p.eps, p.grad_rstd, p.row_sum2, p.grad_mean,
+                  p.row_sum3, made);
               p.rstd = made[0];
               p.of_row = made[1];
               p.of_row1 = made[2])
-  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.rstd = from.rstd; p.of_row = from.of_row; p.of_row1 = from.of_row1)
+  FUSEGEN_MADE(p.row_sum1 = from.row_sum1; p.row_sum2 = from.row_sum2; p.rstd = from.rstd; p.of_row = from.of_row;
+      p.of_row1 = from.of_row1)
 };
 struct Backward3 : Stores<BackwardValues, READS<2, 3, 4>, 3> {
   static constexpr bool CANCELS = true;
@@ -203,7 +207,7 @@ def layer_norm_statistics(
 
     Shape: x whose rows are the last dimension; the others broadcast to it.
     Results: y of that shape; mean and rstd, one value a row each, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -124,7 +124,8 @@ FUSEGEN_KERNELS(log_softmax)
 
 def eager(x):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
-    return x - torch.amax(x, -1, keepdim=True).detach() - torch.log(torch.sum(torch.exp(x - torch.amax(x, -1, keepdim=True).detach()), -1, keepdim=True))
+    return x - torch.amax(x, -1, keepdim=True).detach() - torch.log(
+        torch.sum(torch.exp(x - torch.amax(x, -1, keepdim=True).detach()), -1, keepdim=True))
 
 
 KERNELS = Rows(
@@ -139,7 +140,7 @@ def log_softmax(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input
     """y = log_softmax(x)
 
     Shape: x whose rows are the last dimension; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

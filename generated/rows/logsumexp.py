@@ -127,7 +127,11 @@ FUSEGEN_KERNELS(logsumexp)
 
 def eager(x):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
-    return torch.squeeze(torch.log(torch.sum(torch.exp(x - torch.where(torch.abs(torch.amax(x, -1, keepdim=True).detach()) < 1.0715086071862673e+301, torch.amax(x, -1, keepdim=True).detach(), 0)), -1, keepdim=True)) + torch.where(torch.abs(torch.amax(x, -1, keepdim=True).detach()) < 1.0715086071862673e+301, torch.amax(x, -1, keepdim=True).detach(), 0), -1)
+    return torch.squeeze(torch.log(torch.sum(torch.exp(x - torch.where(
+        torch.abs(torch.amax(x, -1, keepdim=True).detach()) < 1.0715086071862673e+301,
+        torch.amax(x, -1, keepdim=True).detach(), 0)), -1, keepdim=True))
+        + torch.where(torch.abs(torch.amax(x, -1, keepdim=True).detach()) < 1.0715086071862673e+301,
+        torch.amax(x, -1, keepdim=True).detach(), 0), -1)
 
 
 KERNELS = Rows(
@@ -142,7 +146,7 @@ def logsumexp(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: 
     """y = logsumexp(x)
 
     Shape: x whose rows are the last dimension; the others broadcast to it. The result is one value a row.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

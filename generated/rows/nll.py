@@ -105,9 +105,10 @@ KERNELS = Rows(
 def _nll(log_probs: Tensor, target: Tensor, reduction: str = "mean", *, out: "Tensor | None" = None) -> Tensor:
     """y = -log_probs[target]
 
-    Shape: log_probs whose rows are the last dimension; the others broadcast to it. The result is the mean of the values of rows.
+    Shape: log_probs whose rows are the last dimension; the others broadcast to it. The result is the mean of the values
+    of rows.
     Index: target, an int64 for each row of log_probs; ignore_index picks none.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -136,8 +137,10 @@ class Nll(nn.Module):
 
     def forward(self, log_probs: Tensor, target: Tensor) -> Tensor:
         if log_probs.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.nll.nll_cuda(log_probs, KERNELS.index("target", target, log_probs, self.ignore_index), self.reduction)
-        return self.nll.nll_cpu(log_probs, KERNELS.index("target", target, log_probs, self.ignore_index), self.reduction)
+            return self.nll.nll_cuda(log_probs, KERNELS.index("target", target, log_probs, self.ignore_index),
+                self.reduction)
+        return self.nll.nll_cpu(log_probs, KERNELS.index("target", target, log_probs, self.ignore_index),
+            self.reduction)
 
     def extra_repr(self) -> str:
         return f"reduction={self.reduction}, ignore_index={self.ignore_index}"

@@ -78,7 +78,8 @@ HOST_DEVICE void scaled_masked_softmax_backward2_row(double row_sum, double row_
   out[1] = -(row_sum1 * (of_row1 * of_row1));
 }
 template <typename M>
-HOST_DEVICE void scaled_masked_softmax_backward3(M grad, M x, M mask, OfRow<M> scale, OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> of_row2, M* out) {
+HOST_DEVICE void scaled_masked_softmax_backward3(M grad, M x, M mask, OfRow<M> scale, OfRow<M> row_amax,
+    OfRow<M> of_row1, OfRow<M> of_row2, M* out) {
   const M softmax_input = scale * x + mask;
   const M t3 = exp_below(softmax_input - row_amax);
   const M grad_t2 = (grad * of_row1 + of_row2) * t3;
@@ -148,7 +149,8 @@ FUSEGEN_BROADCASTING_KERNELS(scaled_masked_softmax)
 def eager(x, mask, scale):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     softmax_input = scale * x + mask
-    return torch.exp(softmax_input - torch.amax(softmax_input, -1, keepdim=True).detach()) / torch.sum(torch.exp(softmax_input - torch.amax(softmax_input, -1, keepdim=True).detach()), -1, keepdim=True)
+    return torch.exp(softmax_input - torch.amax(softmax_input, -1, keepdim=True).detach()) / torch.sum(
+        torch.exp(softmax_input - torch.amax(softmax_input, -1, keepdim=True).detach()), -1, keepdim=True)
 
 
 KERNELS = Rows(
@@ -166,7 +168,7 @@ def scaled_masked_softmax(
     """y = softmax(scale · x + mask)
 
     Shape: x whose rows are the last dimension; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -79,7 +79,8 @@ HOST_DEVICE void softcap_softmax_backward2_row(double row_sum, double row_sum1, 
   out[1] = -(row_sum1 * (of_row1 * of_row1));
 }
 template <typename M>
-HOST_DEVICE M softcap_softmax_backward3(M grad, M x, OfRow<M> cap, OfRow<M> row_amax, OfRow<M> of_row1, OfRow<M> of_row2) {
+HOST_DEVICE M softcap_softmax_backward3(M grad, M x, OfRow<M> cap, OfRow<M> row_amax, OfRow<M> of_row1,
+    OfRow<M> of_row2) {
   const M t = x * reciprocal(M(cap));
   const M softmax_input = cap * tanh(t);
   const M t4 = exp_below(softmax_input - row_amax);
@@ -150,7 +151,8 @@ def eager(x, cap):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
     tanh_x = x / cap
     softmax_input = cap * torch.tanh(tanh_x)
-    return torch.exp(softmax_input - torch.amax(softmax_input, -1, keepdim=True).detach()) / torch.sum(torch.exp(softmax_input - torch.amax(softmax_input, -1, keepdim=True).detach()), -1, keepdim=True)
+    return torch.exp(softmax_input - torch.amax(softmax_input, -1, keepdim=True).detach()) / torch.sum(
+        torch.exp(softmax_input - torch.amax(softmax_input, -1, keepdim=True).detach()), -1, keepdim=True)
 
 
 KERNELS = Rows(
@@ -161,11 +163,12 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def softcap_softmax(x: "Tensor | None" = None, cap: float = 50.0, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def softcap_softmax(x: "Tensor | None" = None, cap: float = 50.0, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = softmax(cap · tanh(x / cap))
 
     Shape: x whose rows are the last dimension; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -132,7 +132,8 @@ FUSEGEN_KERNELS(softmax_of_channels)
 
 def eager(x):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
-    return torch.exp(x - torch.amax(x, 1, keepdim=True).detach()) / torch.sum(torch.exp(x - torch.amax(x, 1, keepdim=True).detach()), 1, keepdim=True)
+    return torch.exp(x - torch.amax(x, 1, keepdim=True).detach()) / torch.sum(
+        torch.exp(x - torch.amax(x, 1, keepdim=True).detach()), 1, keepdim=True)
 
 
 KERNELS = Rows(
@@ -143,11 +144,12 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def softmax_of_channels(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "Tensor | None" = None) -> Tensor:
+def softmax_of_channels(x: "Tensor | None" = None, *, out: "Tensor | None" = None,
+    input: "Tensor | None" = None) -> Tensor:
     """y = softmax(x)
 
     Shape: x whose rows are dimension 1; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -85,7 +85,7 @@ def cumprod(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "T
     """y = cumprod(x)
 
     Shape: x whose rows are the last dimension; the others broadcast to it. The result is of the shape of the tensors.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Order: one after the other on the CPU; of a thread's eight, of a warp, a block, a row on CUDA.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.

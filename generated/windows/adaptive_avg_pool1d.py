@@ -97,7 +97,7 @@ def adaptive_avg_pool1d(
     """y = adaptive_avg_pool1d(x, output_size=output_size)
 
     Shape: x of more than 1 dimensions, the last of which is pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:

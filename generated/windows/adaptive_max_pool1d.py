@@ -75,7 +75,7 @@ def adaptive_max_pool1d(
     """y = adaptive_max_pool1d(x, output_size=output_size)
 
     Shape: x of more than 1 dimensions, the last of which is pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal elements: the first of the largest ones takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -75,7 +75,7 @@ def adaptive_max_pool2d(
     """y = adaptive_max_pool2d(x, output_size=output_size)
 
     Shape: x of more than 2 dimensions, the last 2 of which are pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal elements: the first of the largest ones takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

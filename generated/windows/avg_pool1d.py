@@ -85,14 +85,16 @@ FUSEGEN_KERNELS(avg_pool1d)
 
 def eager(x, kernel_size, stride, padding, ceil_mode, count_include_pad):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
-    return nn.functional.avg_pool1d(x, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode, count_include_pad=count_include_pad)
+    return nn.functional.avg_pool1d(x, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad)
 
 
 KERNELS = Windows(
     "avg_pool1d", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
     window=lambda kernel_size, stride, padding, ceil_mode, count_include_pad: dict(
-        rank=1, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode, count_include_pad=count_include_pad
+        rank=1, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode,
+            count_include_pad=count_include_pad
     ),
     numbers=(2, None, 0, False, True), front=1,
 )
@@ -104,10 +106,11 @@ def avg_pool1d(
     stride: "int | tuple[int, ...] | None" = None, padding: "int | tuple[int, ...] | None" = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, *, out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
-    """y = avg_pool1d(x, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode, count_include_pad=count_include_pad)
+    """y = avg_pool1d(x, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode,
+    count_include_pad=count_include_pad)
 
     Shape: x of more than 1 dimensions, the last of which is pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
@@ -131,11 +134,16 @@ class AvgPool1d(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.avg_pool1d.avg_pool1d_cuda(x, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
-        return self.avg_pool1d.avg_pool1d_cpu(x, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
+            return self.avg_pool1d.avg_pool1d_cuda(x, self.kernel_size, self.stride, self.padding, self.ceil_mode,
+                self.count_include_pad)
+        return self.avg_pool1d.avg_pool1d_cpu(x, self.kernel_size, self.stride, self.padding, self.ceil_mode,
+            self.count_include_pad)
 
     def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, ceil_mode={self.ceil_mode}, count_include_pad={self.count_include_pad}"
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"ceil_mode={self.ceil_mode}, count_include_pad={self.count_include_pad}"
+        )
 
 
 ModelNew = AvgPool1d

@@ -85,14 +85,16 @@ FUSEGEN_KERNELS(avg_pool3d)
 
 def eager(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
-    return nn.functional.avg_pool3d(x, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor_override=divisor_override)
+    return nn.functional.avg_pool3d(x, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad, divisor_override=divisor_override)
 
 
 KERNELS = Windows(
     "avg_pool3d", interface=3, eager=eager, forward="Tensor x", backward="Tensor grad, Tensor x",
     sources=Sources(CUDA_SOURCE, CPU_SOURCE),
     window=lambda kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override: dict(
-        rank=3, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor_override=divisor_override
+        rank=3, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode,
+            count_include_pad=count_include_pad, divisor_override=divisor_override
     ),
     numbers=(2, None, 0, False, True, None), front=1,
 )
@@ -105,14 +107,16 @@ def avg_pool3d(
     count_include_pad: bool = True, divisor_override: "int | tuple[int, ...] | None" = None, *,
     out: "Tensor | None" = None, input: "Tensor | None" = None,
 ) -> Tensor:
-    """y = avg_pool3d(x, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor_override=divisor_override)
+    """y = avg_pool3d(x, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode,
+    count_include_pad=count_include_pad, divisor_override=divisor_override)
 
     Shape: x of more than 3 dimensions, the last 3 of which are pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None or input is not None or x is None:
-        return KERNELS.with_options(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out, input=input)
+        return KERNELS.with_options(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override,
+            out=out, input=input)
     return KERNELS.run(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
@@ -121,7 +125,8 @@ class AvgPool3d(nn.Module):
 
     avg_pool3d = KERNELS
 
-    def __init__(self, kernel_size=2, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None) -> None:
+    def __init__(self, kernel_size=2, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+        divisor_override=None) -> None:
         super().__init__()
         self.kernel_size = kernel_size
         self.stride = stride
@@ -129,15 +134,22 @@ class AvgPool3d(nn.Module):
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
         self.divisor_override = divisor_override
-        KERNELS.of(self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor_override)
+        KERNELS.of(self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
+            self.divisor_override)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.avg_pool3d.avg_pool3d_cuda(x, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor_override)
-        return self.avg_pool3d.avg_pool3d_cpu(x, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor_override)
+            return self.avg_pool3d.avg_pool3d_cuda(x, self.kernel_size, self.stride, self.padding, self.ceil_mode,
+                self.count_include_pad, self.divisor_override)
+        return self.avg_pool3d.avg_pool3d_cpu(x, self.kernel_size, self.stride, self.padding, self.ceil_mode,
+            self.count_include_pad, self.divisor_override)
 
     def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, ceil_mode={self.ceil_mode}, count_include_pad={self.count_include_pad}, divisor_override={self.divisor_override}"
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"ceil_mode={self.ceil_mode}, count_include_pad={self.count_include_pad}, "
+            f"divisor_override={self.divisor_override}"
+        )
 
 
 ModelNew = AvgPool3d

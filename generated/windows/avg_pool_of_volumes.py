@@ -26,7 +26,8 @@ namespace fusegen { namespace {
 HOST_DEVICE double avg_pool_of_volumes_behind(double pooled, double bias, double scale, double row_length) {
   return scale * (pooled * reciprocal(row_length) + bias);
 }
-HOST_DEVICE void avg_pool_of_volumes_behind_gradient(double grad, double pooled, double bias, double scale, double row_length, double* out) {
+HOST_DEVICE void avg_pool_of_volumes_behind_gradient(double grad, double pooled, double bias, double scale,
+    double row_length, double* out) {
   const double grad_t2 = grad * scale;
   out[0] = grad_t2 * reciprocal(row_length);
   out[1] = grad_t2;
@@ -57,7 +58,8 @@ namespace fusegen { namespace {
 HOST_DEVICE double avg_pool_of_volumes_behind(double pooled, double bias, double scale, double row_length) {
   return scale * (pooled / row_length + bias);
 }
-HOST_DEVICE void avg_pool_of_volumes_behind_gradient(double grad, double pooled, double bias, double scale, double row_length, double* out) {
+HOST_DEVICE void avg_pool_of_volumes_behind_gradient(double grad, double pooled, double bias, double scale,
+    double row_length, double* out) {
   const double grad_t2 = grad * scale;
   out[0] = grad_t2 / row_length;
   out[1] = grad_t2;
@@ -104,7 +106,7 @@ def avg_pool_of_volumes(
     """y = scale · (avg_pool3d(x, kernel_size=2) + bias)
 
     Shape: x of more than 3 dimensions, the last 3 of which are pooled; bias broadcast to the result.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if scale.__class__ is not float:

@@ -58,7 +58,8 @@ FUSEGEN_KERNELS(max_pool1d)
 
 def eager(x, kernel_size, stride, padding, dilation, ceil_mode):
     """The same in PyTorch's own operations: for tensors without a kernel, and for second derivatives."""
-    return nn.functional.max_pool1d(x, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode)
+    return nn.functional.max_pool1d(x, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation,
+        ceil_mode=ceil_mode)
 
 
 KERNELS = Windows(
@@ -78,10 +79,11 @@ def max_pool1d(
     dilation: "int | tuple[int, ...] | None" = 1, ceil_mode: bool = False, *, out: "Tensor | None" = None,
     input: "Tensor | None" = None,
 ) -> Tensor:
-    """y = max_pool1d(x, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode)
+    """y = max_pool1d(x, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation,
+    ceil_mode=ceil_mode)
 
     Shape: x of more than 1 dimensions, the last of which is pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal elements: the first of the largest ones takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
@@ -106,11 +108,16 @@ class MaxPool1d(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.max_pool1d.max_pool1d_cuda(x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
-        return self.max_pool1d.max_pool1d_cpu(x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+            return self.max_pool1d.max_pool1d_cuda(x, self.kernel_size, self.stride, self.padding, self.dilation,
+                self.ceil_mode)
+        return self.max_pool1d.max_pool1d_cpu(x, self.kernel_size, self.stride, self.padding, self.dilation,
+            self.ceil_mode)
 
     def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, ceil_mode={self.ceil_mode}"
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
+        )
 
 
 ModelNew = MaxPool1d

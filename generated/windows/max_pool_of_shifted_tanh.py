@@ -23,7 +23,8 @@ SHARED_SOURCE = r"""
 HOST_DEVICE double max_pool_of_shifted_tanh_front(double x, double bias, double scale) {
   return scale * tanh(x) + bias;
 }
-HOST_DEVICE void max_pool_of_shifted_tanh_front_gradient(double grad, double x, double bias, double scale, double* out) {
+HOST_DEVICE void max_pool_of_shifted_tanh_front_gradient(double grad, double x, double bias, double scale,
+    double* out) {
   out[0] = grad * scale * tanh_slope(x);
   out[1] = grad;
 }
@@ -82,7 +83,7 @@ def max_pool_of_shifted_tanh(
     """y = max_pool2d(scale · tanh(x) + bias, kernel_size=4)
 
     Shape: x of more than 2 dimensions, the last 2 of which are pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal elements: the first of the largest ones takes the gradient, and NaN is the largest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

@@ -72,7 +72,7 @@ def min_pool(x: "Tensor | None" = None, *, out: "Tensor | None" = None, input: "
     """y = min_pool2d(x, kernel_size=3, stride=1, padding=1)
 
     Shape: x of more than 2 dimensions, the last 2 of which are pooled.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch's operations.
+    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
     Equal elements: the first of the smallest ones takes the gradient, and NaN is the smallest.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

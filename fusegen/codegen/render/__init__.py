@@ -14,6 +14,7 @@ import jinja2
 import jinja2.meta
 
 from fusegen.codegen.printed import Binding
+from fusegen.codegen.render import long_lines
 from fusegen.core.targets import Device
 
 __all__ = ["JOINT", "NAMESPACE", "Binding", "fill", "in_parts"]
@@ -36,10 +37,11 @@ def in_parts(
     last: str,  # the line that defines the kernels
 ) -> dict[str, str]:
     """Return the C++ of a module in parts, as its template takes them."""
-    found = {"shared_source": shared, "joint": JOINT if shared else "", "convolution": ""}
+    found = {"shared_source": long_lines.cpp(shared), "joint": JOINT if shared else "", "convolution": ""}
     for device in Device:
         found[f"{device.name}_headers"] = headers(device) + f"{NAMESPACE}\n"
-        found[f"{device.name}_source"] = f"{own[device]}}}}}  // namespace fusegen\n{last}\n"
+        text = long_lines.cpp(own[device])
+        found[f"{device.name}_source"] = f"{text}}}}}  // namespace fusegen\n{last}\n"
     return found
 
 

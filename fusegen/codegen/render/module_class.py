@@ -1,6 +1,7 @@
 """The class of a module, named after its spec: its constructor, forward and repr, as finished strings."""
 
 from collections.abc import Iterable
+from textwrap import wrap
 
 from fusegen.codegen.printers.notation import formulas, notation
 from fusegen.codegen.render import constructor_text
@@ -36,6 +37,7 @@ from fusegen.core.poolings import window_names
 from fusegen.core.spec import Spec
 from fusegen.schedule.forms import Form
 
+MARGIN = " " * 12  # of the lines of a result in brackets
 TAKEN = {
     "Activation",
     "BatchStatistics",
@@ -179,12 +181,21 @@ def _taken(spec: Spec, kept: str) -> str:
     return next((each.name for each in spec.init if each.symbol == kept), kept)
 
 
+def _on_lines(values: str) -> str:
+    """Return an f-string, or several, one a line, that Python joins."""
+    first, *others = wrap(values, MOST - len(MARGIN) - len("return"))
+    if not others:
+        return f'f"{first}"'
+    *ahead, last = [f'{MARGIN}f"{each} "' for each in (first, *others)]
+    return "\n".join(["(", *ahead, f'{last[:-2]}"', f"{MARGIN[4:]})"])
+
+
 def _shown(spec: Spec) -> str:
     """Return the model's repr of its arguments, as an expression; nothing where it has none."""
     shown = (name for name in _kept(spec) if name != "inplace")
     values = ", ".join(f"{_taken(spec, name)}={{self.{name}}}" for name in shown)
     if not in_place(spec):
-        return f'f"{values}"' if values else ""
+        return _on_lines(values) if values else ""
     if not values:
         return '"inplace=True" if self.inplace else ""'
     return f'f"{values}" + (", inplace=True" if self.inplace else "")'

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from fusegen.codegen.render import fill
+from fusegen.codegen.render import fill, long_lines
 from fusegen.codegen.render.python import Context
 
 MODULE, OPERATORS = "module.py.j2", "operators.py.j2"
@@ -34,7 +34,7 @@ def module(
         "constructor_lines": [*own["constructor_lines"], *checked],
         "forward_lines": [*ahead, *own["forward_lines"]],
     }
-    return fill(MODULE, {**own, **context})
+    return long_lines.python(fill(MODULE, {**own, **context}))
 
 
 def _ran(name: str, front: Context) -> list[str]:
