@@ -74,7 +74,7 @@ def by_names(pair: Pair, device: str, renames: Renames) -> Verdict:
     """
     whole = zip(pair.texts, pair.runtimes, strict=True)
     old, now = (deciding(text, device, runtime) for text, runtime in whole)
-    if old[:2] == now[:2] and same_but_for(renames, old[2], now[2], device):
+    if _same_python(pair) and old[1] == now[1] and same_but_for(renames, old[2], now[2], device):
         proof = (
             "text with names replaced" if renames != NONE else "text but for templates that nothing calls"
         )
