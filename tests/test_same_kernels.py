@@ -227,7 +227,7 @@ def test_a_header_of_the_host_has_to_be_read(tmp_path: Path) -> None:
         assert found.verdicts == LAID_OUT
         assert (found.summary, found.status) == ("1 unchanged, 1 changed, 0 renewed", 1)
         assert found.after == found.before
-        proof = "unchanged (text; host text reviewed: binding); renewed"
+        proof = "unchanged (PTX of 6 kernels; host text reviewed: binding); renewed"
         answer = ({("laid_out", "cuda"): proof}, "1 unchanged, 0 changed, 1 renewed", 0)
         assert told("--device", "cuda", "--host-text-reviewed", "--renew") == answer
         assert certificates() == {"laid_out": now(found.before["laid_out"], "laid_out", "cuda")}
