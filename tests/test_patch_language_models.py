@@ -18,6 +18,8 @@ import fusegen
 from fusegen.models.patch import causal_losses, rotary
 from fusegen.models.reader.row_gains import GAINS, WRITTEN_OUT, Gain
 
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+GPU = pytest.param("cuda", marks=[pytest.mark.gpu, NO_GPU])
 HEADS, SIZE, LENGTH, CLASSES = 3, 8, 5, 11
 Ran = list[str]
 
@@ -139,8 +141,11 @@ def test_rotary_embeddings_are_one_kernel(dtype: torch.dtype, batch: int, runs: 
     assert runs.count("rotary") == 2 * 6
 
 
-def test_a_rotary_embedding_is_rounded_once(runs: Ran) -> None:
-    q, cos, sin = torch.randn(2, HEADS, LENGTH, SIZE), *given(torch.float32)[1:]
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_a_rotary_embedding_is_rounded_once(device: str, runs: Ran) -> None:
+    q, cos, sin = (
+        each.to(device) for each in (torch.randn(2, HEADS, LENGTH, SIZE), *given(torch.float32)[1:])
+    )
     call = rotary.Rotated("f", apply_rotary_pos_emb).call()
     for dtype in rotary.DTYPES:
         whole = [each.to(dtype) for each in (q, cos, sin)]
@@ -309,6 +314,9 @@ def test_a_language_model_is_patched_and_undone(runs: Ran) -> None:
     again = pickle.loads(pickle.dumps(copy.deepcopy(model)))
     assert str(fusegen.patch(again)) == "the model is patched already: it has 1 generated module"
     torch.testing.assert_close(again(x, LABELS), eager, rtol=1e-6, atol=0)
+    assert runs == ["cross_entropy"]
+    compiled: Any = torch.compile(again, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x, LABELS), eager)
     assert runs == ["cross_entropy"]
     assert (report.undo(), fusegen.unpatch(again)) == (1, 1)
     assert vars(model) == before
