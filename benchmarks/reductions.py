@@ -65,6 +65,12 @@ def lstm_cell(i: Tensor, f: Tensor, g: Tensor, o: Tensor, c: Tensor) -> tuple[Te
     return torch.sigmoid(o) * torch.tanh(cell), cell
 
 
+def rotary(x1: Tensor, x2: Tensor, *angles: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the halves of a rotary embedding."""
+    cos1, sin1, cos2, sin2 = angles
+    return x1 * cos1 - x2 * sin1, x2 * cos2 + x1 * sin2
+
+
 # Modules, and what makes the same layer of PyTorch's, or is the same function.
 LAYERS: dict[str, Layer | Callable[..., nn.Module]] = {
     "batches.batch_norm": nn.BatchNorm2d,
@@ -92,6 +98,7 @@ FUNCTIONS: dict[str, Layer] = {
     "dropouts.bias_gelu_dropout": lambda x, b: functional.dropout(functional.gelu(x + b), 0.1),
     "dropouts.bias_dropout_add": lambda x, b, r: functional.dropout(x + b, 0.1) + r,
     "results.lstm_cell": lstm_cell,
+    "results.rotary": rotary,
     "scans.cumsum": lambda x: torch.cumsum(x, -1),
     "scans.cumprod": lambda x: torch.cumprod(x, -1),
     "scans.argmax": lambda x: torch.argmax(x, -1),

@@ -320,7 +320,7 @@ def test_vmap_and_jvp(runs: list[str]) -> None:
 
 
 def test_the_table_decides() -> None:
-    assert {key[1] for key in GAINS} <= {*row_names(), "batch_norm"}
+    assert {key[1] for key in GAINS} <= {*row_names(), "batch_norm", "rotary"}
     large, small = torch.empty(2**15, 64, dtype=torch.bfloat16), torch.empty(64, 64, dtype=torch.bfloat16)
     assert is_gain("rms_norm", WRITTEN_OUT, large, 64, is_recorded=False)
     assert not is_gain("rms_norm", WRITTEN_OUT, small, 64, is_recorded=False)

@@ -72,10 +72,15 @@ def lstm_cell(i: Tensor, f: Tensor, g: Tensor, o: Tensor, c: Tensor) -> Results:
     return torch.sigmoid(o) * torch.tanh(cell), cell
 
 
+def rotary(x1: Tensor, x2: Tensor, cos1: Tensor, sin1: Tensor, cos2: Tensor, sin2: Tensor) -> Results:
+    return x1 * cos1 - x2 * sin1, x2 * cos2 + x1 * sin2
+
+
 CASES = {
     "add_rms_norm": Case(add_rms_norm, features=1),
     "add_layer_norm": Case(add_layer_norm, features=2),
     "lstm_cell": Case(lstm_cell, tensors=5),
+    "rotary": Case(rotary, tensors=6),
     "moments": Case(
         lambda x: (x.var(-1, correction=0), x.mean(-1)),
         "over: [-1]\nwhere: {d: x - m}\nformula: {v: mean(d * d), m: mean(x)}\n",
@@ -131,6 +136,7 @@ CASES = {
 EMULATED = [
     "add_rms_norm",
     "lstm_cell",
+    "rotary",
     "moments",
     "layer_norm_statistics",
     "softmax_logsumexp",
@@ -147,7 +153,9 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModuleT
     def module(name: str) -> ModuleType:
         if CASES[name].body:
             return made(folder, name, CASES[name].body)
-        return importlib.import_module(f"generated.{'results' if name == 'lstm_cell' else 'rows'}.{name}")
+        return importlib.import_module(
+            f"generated.{'results' if name in ('lstm_cell', 'rotary') else 'rows'}.{name}"
+        )
 
     return module
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fusegen.cli.building import build, make
+from fusegen.cli.building import make
+from fusegen.cli.lift_network import JSON, TEXT, build_specs, lift_network
 from fusegen.cli.options import WHERE, specs_folder
+from fusegen.core.chips import CHIPS, Chip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from fusegen.models.lift.load import Problem
     from fusegen.models.lift.pair import Lifted
 
-FORMATS = TEXT, JSON = "text", "json"
+FORMATS = TEXT, JSON
 ONE_PASS, TWO_PASSES = 1, 2  # of eager over memory, from which on a region has a kernel
 
 
@@ -36,13 +35,20 @@ class Options:
     shapes: tuple[str, ...]
     inputs: str | None
     form: str
+    times: bool
+    trains: bool
 
     @property
     def runs_on(self) -> str:
         """The type of the device whose rule says which regions have a kernel."""
         from fusegen.models.lift.rule import usual_device
 
-        return self.device or usual_device()
+        return "cuda" if self.chip else self.device or usual_device()
+
+    @property
+    def chip(self) -> Chip | None:
+        """The chip that `--for` names."""
+        return CHIPS.get(self.device or "")
 
     @property
     def least_passes(self) -> int:
@@ -63,8 +69,9 @@ class Options:
 @click.option(
     "--for",
     "device",
-    type=click.Choice(["cpu", "cuda"]),
-    help="The device whose rule says which regions have a kernel; by default CUDA if there is a GPU.",
+    type=click.Choice(["cpu", "cuda", *CHIPS]),
+    help="The device whose rule says which regions have a kernel; by default CUDA if there is a GPU. Of a "
+    "chip its two clocks are modelled, and those of a network have one that gain by these.",
 )
 @click.option(
     "--input",
@@ -81,6 +88,13 @@ class Options:
     default=TEXT,
     help="The format of the report of a network.",
 )
+@click.option(
+    "--time",
+    "times",
+    is_flag=True,
+    help="Time a network beside its model and torch.compile, on this machine.",
+)
+@click.option("--training", "trains", is_flag=True, help="With --time, time a step in training, too.")
 @click.pass_context
 def lift(ctx: click.Context, /, target: str, **options: Any) -> None:
     """Write specs and modules for a model or parts of a network.
@@ -99,13 +113,21 @@ def lift(ctx: click.Context, /, target: str, **options: Any) -> None:
     """
     given = Options(**options)
     is_network = bool(given.shapes or given.inputs)
-    if given.form == JSON and not is_network:
-        raise click.UsageError("--format json needs --input or --inputs")
+    needs = {
+        "--format json": given.form == JSON,
+        "--time": given.times,
+        f"--for {given.device}": given.chip is not None,
+    }
+    for option, is_given in needs.items():
+        if is_given and not is_network:
+            raise click.UsageError(f"{option} needs --input or --inputs")
+    if given.trains and not given.times:
+        raise click.UsageError("--training needs --time")
     click.echo(f"this runs {target.rpartition(':')[0] or target}", err=given.form == JSON)
     if is_network:
         if given.partial:
             raise click.UsageError("--partial takes no --input and no --inputs")
-        _network(ctx, target, given)
+        lift_network(ctx, target, given)
     elif given.every and not given.partial:
         raise click.UsageError("--every needs --partial, --input or --inputs")
     else:
@@ -136,7 +158,7 @@ def _whole(ctx: click.Context, problem: Problem, given: Options) -> None:
     found = lifted_problem(problem, given.name)
     path = specs_folder() / f"{found.name}.yaml"
     make(checked(path, found.text, source_line(found.problem)))
-    _build(ctx, (path,), given.output)
+    build_specs(ctx, (path,), given.output)
     _compare(ctx, found, report(found), given.output / f"{found.name}.py")
 
 
@@ -151,7 +173,7 @@ def _partial(ctx: click.Context, problem: Problem, given: Options) -> None:
     path = given.output / f"{found.name}.py"
     module = checked(path, found)
     make(write.changes(dict(found.specs.texts)))
-    _build(ctx, tuple(found.specs.texts), given.output)
+    build_specs(ctx, tuple(found.specs.texts), given.output)
     make(module)
     report = summary(found.found, found.specs, given.runs_on)
     _compare(ctx, found, (asked(given.runs_on, given.least_passes), *report.lines()), path)
@@ -169,31 +191,3 @@ def _compare(ctx: click.Context, found: Lifted, report: Iterable[str], module: P
         click.echo(error, err=True)
         ctx.exit(1)
     click.echo("\n".join((*report, *compared)))
-
-
-def _network(ctx: click.Context, target: str, given: Options) -> None:
-    """Lift the distinct regions of a network to specs and their modules."""
-    from fusegen.core import write
-    from fusegen.models.lift.found import found
-    from fusegen.models.lift.lifted_network import named_regions
-    from fusegen.models.lift.rule import asked
-    from fusegen.models.lift.summary import summary
-    from fusegen.models.lift.target import inputs_of, model_of
-
-    model = model_of(target)
-    inputs = inputs_of(model, given.shapes, given.inputs)
-    regions = found(model, inputs, target, given.least_passes, given.runs_on)
-    names = named_regions(regions, specs_folder())
-    with redirect_stdout(sys.stderr if given.form == JSON else sys.stdout):
-        make(write.changes(dict(names.texts)))
-        _build(ctx, tuple(names.texts), given.output)
-    report = summary(regions, names, given.runs_on)
-    if given.form == JSON:
-        click.echo("\n".join(map(json.dumps, report.records())))
-    else:
-        click.echo("\n".join((asked(given.runs_on, given.least_passes), *report.lines())))
-
-
-def _build(ctx: click.Context, specs: tuple[Path, ...], output: Path) -> None:
-    names = tuple(map(str, specs))
-    ctx.invoke(build, specs=names, output=output, binding=None, prune=False, standalone=None)

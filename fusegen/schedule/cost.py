@@ -8,6 +8,7 @@ thread should read several vectors at once. `launch.toml` says how many, by clas
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from fusegen.core.chips import CHIPS
 from fusegen.core.instructions import (
     ERFS,
     EXACT,
@@ -49,9 +50,8 @@ class Cost:
 
 
 MAX_PER_BYTE = {LaunchClass.LIGHT: 4.5, LaunchClass.MEDIUM: 6.0}  # instructions for each byte that is moved
-# Instructions issued while a byte is moved: SMs x lanes x GHz over the TB/s of a copy. An H200's copy is
-# measured, the others are estimated from it. An A100 computes floats in half its lanes.
-BUDGETS = {80: 108 * 64 * 1.41 / 1790, 90: 132 * 128 * 1.98 / 4230, 100: 148 * 128 * 1.85 / 7050}
+# Instructions issued while a byte is moved, by the architecture
+BUDGETS = {80: CHIPS["a100"].budget, 90: CHIPS["h200"].budget, 100: CHIPS["b200"].budget}
 BUDGET = BUDGETS[90]  # decides, so that a module is the same for every chip
 # instructions of a table lookup, and the cost of a piecewise cubic, by the number of tensors read
 TABLE_LOOKUP = {1: 7, 2: 12}

@@ -33,6 +33,8 @@ found      the regions of a model
 network    a network that runs them
 lifted_network  such a network, made of a model
 clocks     the times of its regions, and of all of it
+network_times  those of a network, its model and torch.compile in turns
+modelled_clocks  those of regions on a chip that is not here
 partial    a file that runs them
 target     a network as the command line names it
 summary    the report of regions

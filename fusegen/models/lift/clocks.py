@@ -5,8 +5,8 @@ clock says, so that a region runs where its later clock is earlier than that of 
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
 
@@ -58,6 +58,11 @@ class Timing:
     def is_gain(self) -> bool:
         """True if the kernel is not slower."""
         return self.kernel.later <= self.eager.later
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield the times as a record, in seconds."""
+        both = {"kernel": asdict(self.kernel), "eager": asdict(self.eager)}
+        yield {"kind": "timing", "name": self.name, "what": self.what, **both, "gain": self.is_gain}
 
     def __str__(self) -> str:
         """The times beside each other, in microseconds."""
@@ -178,20 +183,16 @@ def _leaf(tensor: Tensor) -> Tensor:
 
 def gaining(
     calls: Sequence[tuple[RegionSpec, str]],
-    kernels: Mapping[str, nn.Module],
-    clock: Clock | None,
+    time: Callable[[RegionSpec, str, str], Timing | None],
     graphs: Sequence[fx.Graph],
 ) -> tuple[list[tuple[RegionSpec, str]], tuple[Timing, ...]]:
-    """Return the calls of regions that gain by a clock, and the times; without a clock all of them.
+    """Return the calls of regions that gain, and the times.
 
     Args:
         calls: regions with the names of their kernels.
-        kernels: by these names.
-        clock: of the device.
+        time: returns the times of a region, by the name and by what runs; None where it is not timed.
         graphs: that of training and that of evaluation, or one of both, whose regions have to gain in both.
     """
-    if clock is None:
-        return [*calls], ()
     known: dict[object, Timing | None] = {}
     kept = []
     for of, name in calls:
@@ -203,9 +204,7 @@ def gaining(
         values = [value_of(node) for node in of.region.inputs]
         laid = [f"{each.dtype} {each.shape} {each.stride()}" for each in values]
         keys = [(name, each, *laid) for each in runs]
-        known |= {
-            key: timed(of, kernels[name], clock, (key[0], key[1])) for key in keys if key not in known
-        }
+        known |= {key: time(of, key[0], key[1]) for key in keys if key not in known}
         if all(timing is None or timing.is_gain for timing in map(known.__getitem__, keys)):
             kept.append((of, name))
     return kept, tuple(each for each in known.values() if each is not None)

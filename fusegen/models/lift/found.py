@@ -1,5 +1,7 @@
 """The regions of a model that are worth a kernel, and why other operations are PyTorch's."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,6 +39,12 @@ class Found:
     left: Mapping[fx.Node, str]  # the calls that stay PyTorch's, in order, with a clause that says why
     unchosen: tuple[Region, ...] = ()  # the regions that are not worth a kernel
 
+    def without(self, kept: Sequence[RegionSpec], why: str) -> Found:
+        """Return the same with some regions alone; the others are PyTorch's for a reason."""
+        slow = tuple(each.region for each in self.chosen if each not in kept)
+        left = {**self.left, **{node: why for each in slow for node in each.nodes}}
+        return replace(self, chosen=tuple(kept), left=left, unchosen=(*self.unchosen, *slow))
+
 
 def found(
     model: nn.Module,  # it
@@ -44,6 +52,7 @@ def found(
     source: str = "",  # the name of the model in specs
     least_passes: int = 2,  # of eager over memory, from which on a region has a kernel
     device: str = "",  # the type of that on which the kernels run; by default that of the inputs
+    saved: int | None = None,  # bytes that a kernel has to save in a call; by default as the device says
 ) -> Found:
     """Return the regions of a model.
 
@@ -58,7 +67,7 @@ def found(
         if modes.signature is None
         else {**GUARDED, **OF_ROWS, **WINDOWS, **CAST_ROWS}
     )
-    rule = Rule(least_passes, device=device, rows=rows, most_results=2)
+    rule = Rule(least_passes, device=device, rows=rows, most_results=2, saved=saved)
     regions = _of_each_mode(model, modes, rule, inputs, name)
     if not _apart(rule, inputs):
         return regions

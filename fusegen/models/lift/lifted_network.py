@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch import fx, nn
 
 from fusegen.core import write
 from fusegen.errors import NoRegion, NotAModel, Span
-from fusegen.models.lift.clocks import NO_GAIN, Clock, clock_of, gaining
+from fusegen.models.lift.clocks import NO_GAIN, Clock, Timing, clock_of, gaining, timed
 from fusegen.models.lift.found import Found, Inputs, found
 from fusegen.models.lift.network import POLICY, Network, attribute
 from fusegen.models.lift.network_clock import network_timing, of_network
@@ -110,7 +109,11 @@ def network(of: Found, specs: Path, modules: Path, clock: Clock | None = None) -
         write.apply(change)
     remarks = builds.build(list(names.texts), modules, specs)
     kernels, calls = _kernels(of, names, modules)
-    calls, timings = gaining(calls, kernels, clock, of.modes.graphs)
+    timings: tuple[Timing, ...] = ()
+    if clock is not None:
+        calls, timings = gaining(
+            calls, lambda each, name, what: timed(each, kernels[name], clock, (name, what)), of.modes.graphs
+        )
     if not calls:
         raise NoRegion(Span(of.name), node=of.name, why=NO_GAIN, remedy=REMEDY)
     report = tuple(_report(of, names, [region for region, _ in calls]).lines())
@@ -145,10 +148,7 @@ def _kernels(
 
 def _report(of: Found, names: builds.Named, kept: list[RegionSpec]) -> Report:
     """Return a network's report, in which regions without a gain are PyTorch's."""
-    slow = tuple(each.region for each in of.chosen if each not in kept)
-    left = {**of.left, **{node: NO_GAIN for each in slow for node in each.nodes}}
-    shown = replace(of, chosen=tuple(kept), left=left, unchosen=(*of.unchosen, *slow))
-    return summary(shown, names, value_of(kept[0].region.result).device.type)
+    return summary(of.without(kept, NO_GAIN), names, value_of(kept[0].region.result).device.type)
 
 
 def named_regions(of: Found, specs: Path) -> builds.Named:

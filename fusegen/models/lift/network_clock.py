@@ -44,8 +44,8 @@ def network_timing(model: nn.Module, lifted: nn.Module, inputs: Inputs, clock: C
         clock: of the device.
     """
     is_step = model.training and any(each.requires_grad for each in model.parameters())
-    run = _step if is_step else _forward
-    with _kept(model):
+    run = step if is_step else forward
+    with kept(model):
         try:
             eager, own = (clock(run(each, inputs)) for each in (model, lifted))
         except torch.cuda.OutOfMemoryError:
@@ -54,7 +54,7 @@ def network_timing(model: nn.Module, lifted: nn.Module, inputs: Inputs, clock: C
 
 
 @contextmanager
-def _kept(model: nn.Module) -> Iterator[None]:
+def kept(model: nn.Module) -> Iterator[None]:
     """Put buffers and random states back behind calls of a model."""
     before = [(each, each.clone()) for each in model.buffers()]
     try:
@@ -72,11 +72,13 @@ def _called(network: nn.Module, inputs: Inputs) -> list[Tensor]:
     return [each for each in tree_leaves(made) if isinstance(each, Tensor)]
 
 
-def _forward(network: nn.Module, inputs: Inputs) -> Callable[[], Any]:
+def forward(network: nn.Module, inputs: Inputs) -> Callable[[], Any]:
+    """Return a call of forward, without gradients."""
     return torch.no_grad()(lambda: _called(network, inputs))
 
 
-def _step(network: nn.Module, inputs: Inputs) -> Callable[[], Any]:
+def step(network: nn.Module, inputs: Inputs) -> Callable[[], Any]:
+    """Return a call of forward and of the gradients of all parameters."""
     parameters = [each for each in network.parameters() if each.requires_grad]
 
     def run() -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import fx
 
+from fusegen.core.chips import Chip
 from fusegen.core.method import Pass
 from fusegen.models.lift.regions.extremes import NAMES
 from fusegen.models.lift.regions.gradient import gradient_traffic
@@ -27,6 +28,10 @@ SMALL = "it moves so few bytes that the call of a kernel takes longer"
 GRADIENT = "in training a kernel and that of its gradient save too few bytes"
 FORWARD = (Pass.FORWARD,)
 ASKED = "the rule is that of {place} (--for {device}), where a kernel has to save {least} in a call"
+CLOCKS = (
+    "the clocks of {chip} are modelled: a kernel runs where its later one is not behind that of PyTorch"
+)
+ANY = 1  # byte that a kernel has to save, where clocks decide
 EVERY = "every region has a kernel, as --every asks"
 PLACES = {"cpu": "the CPU", "cuda": "CUDA"}
 
@@ -40,6 +45,7 @@ class Rule:
     device: str = ""  # the type of that on which kernels run; by default that of the example inputs
     rows: Rows = field(default_factory=lambda: ROWS)  # the table of operators
     most_results: int = 1  # of a region of rows
+    saved: int | None = None  # bytes that a kernel has to save in a call; by default as the device says
 
     def in_each_mode(self, graphs: tuple[fx.Graph, ...]) -> tuple[Rule, ...]:
         """The rules for the graphs of a model: one for both modes, or those of training and evaluation."""
@@ -86,7 +92,8 @@ class Rule:
         return Pass.BACKWARD in self.passes
 
     def _accepts(self, region: Region, moved: Traffic, calls: int = 1) -> bool:
-        return self.least_passes < 2 or moved.saved >= calls * least(region, self.device)
+        saved = least(region, self.device) if self.saved is None else self.saved
+        return self.least_passes < 2 or moved.saved >= calls * saved
 
     def _accepts_gradient(self, of: RegionSpec, forward: Traffic) -> bool:
         if self.least_passes < 2 or not self._is_training or of.region.reduces:
@@ -117,8 +124,10 @@ def usual_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def asked(device: str, least_passes: int) -> str:
+def asked(device: str, least_passes: int, chip: Chip | None = None) -> str:
     """Return the sentence that says for which device the rule was asked."""
     if least_passes < 2:
         return EVERY
+    if chip is not None:
+        return CLOCKS.format(chip=chip.title)
     return ASKED.format(place=PLACES[device], device=device, least=in_bytes(CALL[device]))

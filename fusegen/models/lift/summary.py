@@ -9,13 +9,14 @@ from typing import Any
 
 from torch import fx
 
+from fusegen.core.chips import USUAL, Chip
 from fusegen.errors import counted
 from fusegen.models.lift.found import Found
 from fusegen.models.lift.fx_graph import what
 from fusegen.models.lift.places import span_of
 from fusegen.models.lift.regions.biases import without_bias
 from fusegen.models.lift.regions.builds import Named
-from fusegen.models.lift.regions.expected import CHIP, expected
+from fusegen.models.lift.regions.expected import expected
 from fusegen.models.lift.regions.region_spec import RegionSpec
 from fusegen.models.lift.regions.worth import Traffic, in_bytes, traffic
 from fusegen.models.lift.source_of_calls import NO_CALLS, operation
@@ -23,7 +24,7 @@ from fusegen.models.reader.aten_calls import layer_of, value_of
 
 MOST_LINES, MOST_KINDS = 6, 8  # of the model's lines and of kinds of calls that a line names
 LEFT = "stays PyTorch's: {calls}{places}: {why}"
-EXPECTED = f"microseconds as expected on {CHIP}, for those of eager's operations at the speed of a copy"
+EXPECTED = "microseconds as expected on {chip}, for those of eager's operations at the speed of a copy"
 LAYERS, IS_LAYER = "layers", "is a layer"
 APART = "a kernel adds the bias"
 MODES = ("training", "evaluation")
@@ -80,6 +81,7 @@ class Report:
     model: str  # the name of its class
     dtype: str  # of its first region
     graphs: tuple[Graph, ...]
+    chip: str  # on which times are expected, as sentences have it
 
     def lines(self) -> Iterator[str]:
         """Yield a sentence, the table, and what stays PyTorch's."""
@@ -93,7 +95,7 @@ class Report:
         of = f"{'; '.join(clauses)} that pointwise operations and reductions move"
         yield f"{self.model}, {self.dtype}: {kernels}; {of}"
         if any(each.expected is not None for graph in self.graphs for each in graph.kernels):
-            yield EXPECTED
+            yield EXPECTED.format(chip=self.chip)
         yield from table([(each, mode) for each, mode in self._in_modes("kernels")])
         for left, mode in self._in_modes("left"):
             calls = [f"{number} {kind}" for kind, number in left.calls[:MOST_KINDS]]
@@ -122,28 +124,29 @@ class Report:
         return [*dict.fromkeys((each, "" if each in both else mode) for each, mode in every)]
 
 
-def summary(of: Found, names: Named, device: str) -> Report:
-    """Return the report of a model's regions with their names, on a type of device."""
+def summary(of: Found, names: Named, device: str, chip: Chip = USUAL) -> Report:
+    """Return the report of a model's regions with their names, on a type of device, for CUDA on a chip."""
     modes = MODES if len(of.modes.graphs) > 1 else ("",)
     graphs = zip(of.modes.graphs, modes, strict=True)
     dtype = str(value_of(of.chosen[0].region.result).dtype).removeprefix("torch.")
-    made = (_graph(of, names, device, graph, mode) for graph, mode in graphs)
-    return Report(type(of.model).__name__, dtype, tuple(made))
+    on = chip if device == "cuda" else None
+    made = (_graph(of, names, on, graph, mode) for graph, mode in graphs)
+    return Report(type(of.model).__name__, dtype, tuple(made), chip.title)
 
 
-def _graph(of: Found, names: Named, device: str, graph: fx.Graph, mode: str) -> Graph:
+def _graph(of: Found, names: Named, chip: Chip | None, graph: fx.Graph, mode: str) -> Graph:
     chosen = [each for each in of.chosen if each.region.result.graph is graph]
     by_name = {
         path: [each for each in chosen if names.names[each.key] == path.stem] for path in names.texts
     }
-    kernels = tuple(_kernel(path, regions, device) for path, regions in by_name.items() if regions)
+    kernels = tuple(_kernel(path, regions, chip) for path, regions in by_name.items() if regions)
     others = (traffic(each).eager for each in of.unchosen if each.result.graph is graph)
     left = {node: why for node, why in of.left.items() if node.graph is graph}
     moved = sum(each.eager for each in kernels) + sum(others)
     return Graph(mode, kernels, tuple(_left(left)), moved)
 
 
-def _kernel(spec: Path, regions: Sequence[RegionSpec], device: str) -> Kernel:
+def _kernel(spec: Path, regions: Sequence[RegionSpec], chip: Chip | None) -> Kernel:
     """Return the line of a kernel that some regions run."""
     each = [traffic(one.region) for one in regions]
     moved = Traffic(sum(t.passes for t in each), sum(t.eager for t in each), sum(t.kernel for t in each))
@@ -153,9 +156,9 @@ def _kernel(spec: Path, regions: Sequence[RegionSpec], device: str) -> Kernel:
     first = regions[0].region
     sizes = (len(regions[0].inputs_of_kernel), len(first.results))
     made = Kernel(spec.stem, len(regions), places(nodes), *sizes, moved.saved, moved.eager)
-    if device != "cuda":
+    if chip is None:
         return made
-    times = [expected(spec, one, t) for one, t in zip(regions, each, strict=True)]
+    times = [expected(spec, one, t, chip) for one, t in zip(regions, each, strict=True)]
     return replace(made, expected=sum(t.kernel for t in times), eager_seconds=sum(t.eager for t in times))
 
 

@@ -9,6 +9,8 @@ forwards     forwards with other statements, made from their source
 sums         norms behind residuals, with the sum in the kernel
 batches      batch norms with the activations behind them
 batch_calls  where forwards call these
+rotary       rotary embeddings that forwards call a function for
+causal_losses the loss of causal language models
 rewritten    layers whose forwards call kernels of both kinds
 pairs        convolutions with the activations behind them, with the bias in the kernel
 derived      classes of layers with another forward, and the way back

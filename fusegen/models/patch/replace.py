@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from fusegen.models.patch import causal_losses
 from fusegen.models.patch.activations import Function, function_of, is_named, replacement
 from fusegen.models.patch.batches import InRow, in_row
 from fusegen.models.patch.derived import derive, is_derived, plan_of, restore
@@ -22,7 +23,7 @@ ITSELF = "an activation is replaced in the module that holds it"
 
 
 def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
-    """Replace the activations, norms and softmax layers of a model by generated modules, in place.
+    """Replace activations, norms, rotary embeddings and losses of a model by generated modules, in place.
 
     A layer is one if its forward computes a function of the library. A gated feed-forward layer computes
     the activation and the product by one kernel. A layer that reduces rows runs a kernel where that is
@@ -45,17 +46,18 @@ def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
     if not isinstance(model, nn.Module):
         raise TypeError(f"fusegen.patch takes a torch.nn.Module, not {type(model).__name__}")
     before = sum(1 for *_, layer in _places(model) if _original(layer) is not None)
-    before += sum(map(_has_kernel, model.modules()))
+    before += sum(_has_kernel(each) + causal_losses.is_patched(each) for each in model.modules())
     replaced, kept = _joined(model, folder) if folder is not None else [], []
     joined = _rewritten(model)
     rows, slower = _of_rows(model)
-    gated_layers = [*joined, *_gated(model), *rows]
+    losses, other_losses = _losses(model)
+    gated_layers = [*joined, *_gated(model), *rows, *losses]
     of = function_of(model)
     if isinstance(of, Function) or is_named(model):
         kept.append(Kept("", repr(model), of if isinstance(of, str) else ITSELF))
     swapped, stayed = _swapped(model)
     together.join(module(name).KERNELS for name in {each.module for each in (*gated_layers, *swapped)})
-    replaced, kept = [*replaced, *gated_layers, *swapped], [*kept, *slower, *stayed]
+    replaced, kept = [*replaced, *gated_layers, *swapped], [*kept, *slower, *other_losses, *stayed]
     return Report(tuple(replaced), tuple(kept), before, lambda: unpatch(model))
 
 
@@ -150,6 +152,21 @@ def _of_rows(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
     return replaced, kept
 
 
+def _losses(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
+    """Give causal language models a loss that makes no copy of the logits."""
+    replaced: list[Replaced] = []
+    kept: list[Kept] = []
+    for path, layer in model.named_modules():
+        of = causal_losses.loss_of(layer)
+        if isinstance(of, str):
+            kept.append(Kept(path, f"{type(layer).__name__}, {causal_losses.FUNCTION}", of))
+        elif of is not None:
+            text = f"{type(layer).__name__}, {of.original.__name__}"
+            replaced.append(Replaced(path, text, of.module, causal_losses.when(layer)))
+            vars(layer)[causal_losses.ATTRIBUTE] = of
+    return replaced, kept
+
+
 def unpatch(model: nn.Module) -> int:
     """Put the layers back, in place, that `patch` replaced in a model or in what it is a copy of.
 
@@ -162,11 +179,12 @@ def unpatch(model: nn.Module) -> int:
         before.train(ours.training)
         holder._modules[name] = before
     layers = [layer for layer in model.modules() if _has_kernel(layer)]
+    losses = sum(map(causal_losses.undo, model.modules()))
     for layer in model.modules():
         vars(layer).pop(KERNEL, None)
         if is_derived(layer):
             restore(layer)
-    return len(found) + len(layers)
+    return len(found) + len(layers) + losses
 
 
 def _has_kernel(layer: nn.Module) -> bool:

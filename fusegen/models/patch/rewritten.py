@@ -1,4 +1,4 @@
-"""Layers whose forwards call kernels in the place of some norms and what is around these."""
+"""Layers whose forwards call kernels in the place of norms with what is around these, and of functions."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from typing import Any
 
 from torch import nn
 
-from fusegen.models.patch import batch_calls, batches, sums
+from fusegen.models.patch import batch_calls, batches, rotary, sums
 from fusegen.models.patch.batch_calls import IN_PLACE
 from fusegen.models.patch.batches import Batched
 from fusegen.models.patch.forwards import HELPER, function_of, tree_of
+from fusegen.models.patch.rotary import Rotated
 from fusegen.models.patch.sums import Added
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """The norms of a layer that run in kernels with others."""
+    """The norms of a layer that run in kernels with others, and the functions that kernels stand in for."""
 
     sums: tuple[Added, ...]
     batches: tuple[Batched, ...]
+    rotations: tuple[Rotated, ...] = ()
 
     @property
-    def parts(self) -> tuple[Added | Batched, ...]:
+    def parts(self) -> tuple[Added | Batched | Rotated, ...]:
         """All of them."""
-        return *self.sums, *self.batches
+        return *self.sums, *self.batches, *self.rotations
 
     @property
     def acts(self) -> tuple[str, ...]:
@@ -47,6 +49,7 @@ class Rewritten:
             return original
         sums.rewrite(tree, {each.name: each for each in self.sums})
         batch_calls.rewrite(tree, inspect.unwrap(original).__globals__, self.choose)
+        rotary.rewrite(tree, {each.name: each for each in self.rotations})
         helpers = {each.name: each.call() for each in self.parts}
         changed = function_of(original, tree, {HELPER: helpers, IN_PLACE: operator.iadd})
 
@@ -59,10 +62,11 @@ class Rewritten:
 
 
 def rewritten(holder: nn.Module) -> tuple[Rewritten, tuple[str, ...]] | None:
-    """Return the norms of a layer that kernels compute with others, each with its text; None for none."""
+    """Return what kernels compute in a forward, beside single layers, with texts; None for nothing."""
     rows = {name: found for name, layer in holder.named_children() if (found := sums.norm_of(name, layer))}
-    norms = batches.norms_in(holder)
-    tree = tree_of(type(holder)) if (rows or norms) and "forward" not in vars(holder) else None
+    norms, rotations = batches.norms_in(holder), rotary.rotations_in(holder)
+    is_own = (rows or norms or rotations) and "forward" not in vars(holder)
+    tree = tree_of(type(holder)) if is_own else None
     if tree is None:
         return None
     texts = sums.rewrite(tree, rows)
@@ -72,5 +76,11 @@ def rewritten(holder: nn.Module) -> tuple[Rewritten, tuple[str, ...]] | None:
 
     scope = inspect.unwrap(type(holder).forward).__globals__
     joined = batch_calls.rewrite(tree, scope, choose)
-    plan = Rewritten(tuple(rows[name] for name in texts), tuple(part for part, _ in joined))
-    return (plan, (*texts.values(), *(text for _, text in joined))) if plan.parts else None
+    turned = rotary.rewrite(tree, rotations)
+    plan = Rewritten(
+        tuple(rows[name] for name in texts),
+        tuple(part for part, _ in joined),
+        tuple(rotations[name] for name in turned),
+    )
+    named = (*texts.values(), *(text for _, text in joined), *turned.values())
+    return (plan, named) if plan.parts else None

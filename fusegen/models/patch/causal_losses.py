@@ -1,0 +1,185 @@
+"""The loss of causal language models, from logits of 16 bits without a copy of them in float32.
+
+transformers asks a model's `loss_function` for it, which converts all logits. Here some rows at a time are
+converted, and the gradient of these is written in the dtype of the logits.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.compiler import is_compiling
+
+from fusegen.models.patch.library import module
+from fusegen.models.reader.row_gains import MODES, WRITTEN_OUT, is_gain, modes_of
+from fusegen.runtime.calls import is_batch, transformed
+
+NAME, ATTRIBUTE, FUNCTION = "cross_entropy", "_loss_function", "loss_function"
+ARGUMENTS = "logits labels vocab_size num_items_in_batch ignore_index shift_labels kwargs".split()
+DTYPES = (torch.bfloat16, torch.float16)
+ELEMENTS = 2**25  # of logits that are converted at a time: with fewer, calls take longer than the GPU
+
+
+@dataclass(frozen=True)
+class CausalLoss:
+    """The loss of a model, as transformers calls it.
+
+    Attributes:
+        original: the function that it stands in for.
+        is_attribute: the model had it as an attribute of its own.
+    """
+
+    original: Callable[..., Tensor]
+    is_attribute: bool
+    module = f"rows.{NAME}"  # of the library
+
+    def __call__(
+        self,
+        logits: Tensor,
+        labels: Any,
+        vocab_size: int,
+        num_items_in_batch: Any = None,
+        ignore_index: int = -100,
+        shift_labels: Tensor | None = None,
+        **others: Any,
+    ) -> Tensor:
+        """Return the mean of the rows' losses, or their sum over a number of items."""
+        if is_compiling() or transformed() or not _takes(logits, vocab_size):
+            given = logits, labels, vocab_size, num_items_in_batch, ignore_index, shift_labels
+            return self.original(*given, **others)
+        if shift_labels is None:
+            shift_labels = F.pad(labels, (0, 1), value=ignore_index)[..., 1:]
+        target, rows = shift_labels.reshape(-1).to(logits.device), logits.view(-1, vocab_size)
+        index = _kernels().index("labels", target, rows, ignore_index)
+        values: Tensor = _Values.apply(rows, index)  # type: ignore[no-untyped-call]
+        total, items = values.sum(dtype=torch.float64), num_items_in_batch
+        if items is None:
+            items = (target != ignore_index).sum()
+        elif isinstance(items, Tensor):
+            items = items.to(logits.device)
+        loss: Tensor = total / items
+        return loss.to(torch.float32)
+
+
+def _takes(logits: Any, vocab_size: int) -> bool:
+    """Tell if the kernel computes what the function does of logits, and is to run."""
+    if logits.__class__ is not Tensor or logits.dtype not in DTYPES or not logits.is_contiguous():
+        return False
+    if logits.dim() < 2 or logits.shape[-1] != vocab_size or torch.is_autocast_enabled(logits.device.type):
+        return False
+    is_recorded = torch.is_grad_enabled() and logits.requires_grad
+    return is_gain(NAME, WRITTEN_OUT, logits, vocab_size, is_recorded=is_recorded)
+
+
+@functools.cache
+def _kernels() -> Any:
+    return module(CausalLoss.module).KERNELS
+
+
+def _parts(*tensors: Tensor) -> Iterator[Sequence[Tensor]]:
+    """Yield some rows of each tensor at a time."""
+    count = max(1, ELEMENTS // tensors[0].shape[-1])
+    yield from zip(*(torch.split(each, count) for each in tensors), strict=True)
+
+
+class _Values(torch.autograd.Function):
+    """The losses of rows, in float32."""
+
+    @staticmethod
+    def forward(logits: Tensor, index: Tensor) -> Tensor:
+        """Have the kernel compute them of some rows at a time."""
+        made = logits.new_empty(logits.shape[:1], dtype=torch.float32)
+        for rows, picked, values in _parts(logits, index, made):
+            _kernels().forward_out(rows.float(), picked, values)
+        return made
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep the logits."""
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Return the gradient in the dtype of the logits, into which it is rounded once."""
+        [grad], (logits, index) = grads, ctx.saved_tensors
+        if torch.is_grad_enabled() or transformed() or is_batch(grad):
+            kept = index >= 0
+            shares = torch.softmax(logits.float(), -1) - F.one_hot(
+                index.clamp(min=0).long().squeeze(-1), logits.shape[-1]
+            )
+            return torch.where(kept, shares * grad[..., None], 0).to(logits.dtype), None
+        made = torch.empty_like(logits)
+        for rows, picked, incoming, written in _parts(logits, index, grad, made):
+            written.copy_(_kernels().backward(incoming.contiguous(), rows.float(), picked))
+        return made, None
+
+
+def loss_of(layer: nn.Module) -> CausalLoss | str | None:
+    """Return the loss of a model; a clause where no kernel computes it, None for any other layer."""
+    forward: Any = inspect.unwrap(type(layer).forward)
+    is_property = isinstance(inspect.getattr_static(layer, FUNCTION, None), property)
+    if FUNCTION not in getattr(getattr(forward, "__code__", None), "co_names", ()) or not is_property:
+        return None
+    function: Any = getattr(layer, FUNCTION)
+    if isinstance(function, CausalLoss):
+        return None
+    if not inspect.isfunction(function) or [*inspect.signature(function).parameters] != ARGUMENTS:
+        return None
+    first = next(layer.parameters(), torch.empty(0))
+    if first.dtype not in DTYPES:
+        return None
+    if not _modes(first):
+        shown = str(first.dtype).removeprefix("torch.")
+        return f"no kernel is known to be faster in {shown} on {first.device.type}"
+    return CausalLoss(function, ATTRIBUTE in vars(layer)) if _is_same(function) else None
+
+
+def _modes(first: Tensor) -> set[bool]:
+    return modes_of(NAME, WRITTEN_OUT, first.device.type, first.dtype, None)
+
+
+def when(layer: nn.Module) -> str:
+    """Return in which mode alone the kernel runs, a clause; empty where that is each."""
+    modes = _modes(next(layer.parameters()))
+    return MODES[modes.pop()] if len(modes) == 1 else ""
+
+
+def _is_same(function: Callable[..., Tensor]) -> bool:
+    """Tell if a function computes the loss of causal language models."""
+    draw = torch.Generator("cpu").manual_seed(0)
+    logits = torch.randn(2, 6, 7, generator=draw, device="cpu")
+    labels = torch.tensor([[1, 2, 0, 3, 4, 5], [6, 5, 3, 3, 0, 2]], device="cpu")
+    for items, ignored, shifted in ((None, 0, None), (5, 3, None), (torch.tensor(4), 2, labels)):
+        target = F.pad(labels, (0, 1), value=ignored)[:, 1:] if shifted is None else shifted
+        rows = logits.reshape(-1, 7), target.reshape(-1)
+        total = F.cross_entropy(*rows, ignore_index=ignored, reduction="sum")
+        right = total / ((target != ignored).sum() if items is None else items)
+        try:
+            found = function(logits, labels, 7, items, ignored, shifted)
+        except (RuntimeError, TypeError, ValueError, IndexError):  # of other tensors than these
+            return False
+        if not isinstance(found, Tensor) or not torch.allclose(found, right, rtol=1e-6):
+            return False
+    return True
+
+
+def is_patched(layer: nn.Module) -> bool:
+    """Tell if a model has such a loss."""
+    return isinstance(vars(layer).get(ATTRIBUTE), CausalLoss)
+
+
+def undo(layer: nn.Module) -> bool:
+    """Put the loss back that a model had; return whether it had one of ours."""
+    if not is_patched(layer):
+        return False
+    found = vars(layer).pop(ATTRIBUTE)
+    if found.is_attribute:
+        vars(layer)[ATTRIBUTE] = found.original
+    return True
