@@ -45,14 +45,10 @@ def name_of(dtype: torch.dtype) -> str:
     return str(dtype).rpartition(".")[2]
 
 
-def is_known(operators: Any, kernel: str, part: str) -> bool:
-    """Return True if a library of a kernel is loaded, but the binding, which PyTorch knows of."""
-    return part in vars(operators).get(KNOWN, {}).get(kernel, ())
-
-
-def is_divided(operators: Any, kernel: str) -> bool:
-    """Return True if a kernel has libraries for its dtypes; one compiled ahead of time has all."""
-    return kernel in vars(operators).get(KNOWN, {})
+def is_loaded(operators: Any, kernel: str, part: str) -> bool:
+    """Return True if the functions of a dtype are loaded, or are in the library of the binding."""
+    known = vars(operators).get(KNOWN, {})
+    return kernel not in known or part in known[kernel]
 
 
 def divide(kernels: Any, operators: Any, kernel: str, load: "Callable[[torch.dtype], None]") -> None:
@@ -85,7 +81,7 @@ def keep(operators: Any, kernel: str, part: str, library: pathlib.Path) -> None:
 def _give(module: str, operators: Any, kernel: str, load: "Callable[[Any], None]", number: int) -> int:
     """Return the address of the functions of a dtype; or of a sentence on what went wrong, negative."""
     dtype = DTYPES[number]
-    failure = None if is_known(operators, kernel, name_of(dtype)) else outcome(load, dtype)
+    failure = None if is_loaded(operators, kernel, name_of(dtype)) else outcome(load, dtype)
     if failure is None:
         return ctypes.addressof(vars(operators)[KNOWN][kernel][name_of(dtype)])
     text = ctypes.create_string_buffer(str(failure).replace(f"{module}: ", "", 1).encode())

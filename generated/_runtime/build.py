@@ -53,8 +53,7 @@ def load(kernels: Any, operators: Any, kernel: str, device: str, dtype: Any = No
     compiled_call.begin()
     several = {(operators.name, kernel): (kernels, operators, kernel)}  # errors of the first are raised
     for each, each_pass in together.companions(kernels, kernel):
-        if not _is_loaded(each, each.operators, each_pass, device):
-            several.setdefault((each.operators.name, each_pass), (each, each.operators, each_pass))
+        several.setdefault((each.operators.name, each_pass), (each, each.operators, each_pass))
     holders = {one.name: one for _, one, _ in several.values()}
     with contextlib.ExitStack() as stack:
         for name in sorted(holders):  # one order for all threads: one at a time loads a module's kernels
@@ -82,9 +81,11 @@ def _wanted(kernels: Any, operators: Any, kernel: str, of: "Tuple[str, Any]") ->
     """Return the libraries to build of a kernel for a device and a dtype; others are loaded now."""
     (device, dtype), name, namespace = of, kernels.name, operators.name
     is_loaded = _is_loaded(kernels, operators, kernel, device)
-    if is_loaded and not (device == "cpu" and by_dtype.is_divided(operators, kernel)):
+    has_parts = tools.is_direct(device)
+    parts = by_dtype.parts(kernels.dtypes, dtype)[int(is_loaded) :] if has_parts else [""]
+    if is_loaded and (not has_parts or all(by_dtype.is_loaded(operators, kernel, part) for part in parts)):
         return []
-    texts, has_parts = kernels.texts(), tools.is_direct(device)
+    texts = kernels.texts()
     content = "" if is_loaded else content_of(recipe_of(texts, kernel, device))
     if content and prebuilt.load(name, (namespace, kernel, device), content):
         return []
@@ -95,8 +96,8 @@ def _wanted(kernels: Any, operators: Any, kernel: str, of: "Tuple[str, Any]") ->
     if has_parts:
         load_dtype = functools.partial(load, kernels, operators, kernel, device)
         by_dtype.divide(kernels, operators, kernel, load_dtype)
-    for part in by_dtype.parts(kernels.dtypes, dtype) if has_parts else [""]:
-        if (is_loaded and part == by_dtype.BINDING) or by_dtype.is_known(operators, kernel, part):
+    for part in parts:
+        if has_parts and by_dtype.is_loaded(operators, kernel, part):
             continue
         recipe = recipe_of_part(texts, kernel, part) if part else recipe_of(texts, kernel, device)
         recipe = for_targets(recipe, device, targets.wanted(device))
