@@ -65,7 +65,14 @@ def load_library(kernels: Any, operators: Any, kernel: str, device: str, dtype: 
     load(kernels, operators, kernel, device, dtype)
 
 
-def _is_loaded(kernels: Any, operators: Any, kernel: str, device: str) -> bool:
+def missing(kernels: Any, operators: Any, kernel: str, device: str) -> "List[Wanted]":
+    """Return the libraries of a kernel that are to be built; it is loaded if there are none."""
+    with taken(kernels):
+        return _wanted(kernels, operators, kernel, (device, None))
+
+
+def is_loaded(kernels: Any, operators: Any, kernel: str, device: str) -> bool:
+    """Return True if PyTorch has a kernel for a device."""
     name = f"{operators.name}::{kernels.name}_{kernel}"
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, device.upper()))
 
@@ -73,13 +80,13 @@ def _is_loaded(kernels: Any, operators: Any, kernel: str, device: str) -> bool:
 def _wanted(kernels: Any, operators: Any, kernel: str, of: "Tuple[str, Any]") -> "List[Wanted]":
     """Return the libraries to build of a kernel for a device and a dtype; others are loaded now."""
     (device, dtype), name, namespace = of, kernels.name, operators.name
-    is_loaded = _is_loaded(kernels, operators, kernel, device)
+    has_kernel = is_loaded(kernels, operators, kernel, device)
     has_parts = tools.is_direct(device)
-    parts = by_dtype.parts(kernels.dtypes, dtype)[int(is_loaded) :] if has_parts else [""]
-    if is_loaded and (not has_parts or all(by_dtype.is_loaded(operators, kernel, part) for part in parts)):
+    parts = by_dtype.parts(kernels.dtypes, dtype)[int(has_kernel) :] if has_parts else [""]
+    if has_kernel and (not has_parts or all(by_dtype.is_loaded(operators, kernel, part) for part in parts)):
         return []
     texts = kernels.texts()
-    content = "" if is_loaded else content_of(recipe_of(texts, kernel, device))
+    content = "" if has_kernel else content_of(recipe_of(texts, kernel, device))
     if content and prebuilt.load(name, (namespace, kernel, device), content):
         return []
     if device == "cuda" and tools.cuda_compiler(name) == "nvrtc":
@@ -136,7 +143,7 @@ def _found_alike(wanted: Wanted) -> bool:
         if made:
             made_by = path.with_suffix(".sum").read_text().partition("\n")[2]
             with OneLineErrors(wanted.kernels.name, path.parent):
-                _keep(wanted.library, made, made_by)
+                keep(wanted.library, made, made_by)
             return _found(wanted)
     return False
 
@@ -204,7 +211,7 @@ def build_library(wanted: Wanted, words: "List[str]", most: int) -> Any:
         if not tools.is_direct(device):
             return _built_by_torch(wanted, words, folder)
         names = library_names.definition(*wanted.names)
-        _keep(
+        keep(
             library, direct.build(wanted.recipe, names, direct.Folder(folder, words, most)), wanted.made_by
         )
         return flavour.loaded(library)
@@ -226,11 +233,11 @@ def _built_by_torch(wanted: Wanted, words: "List[str]", folder: str) -> Any:
         **flavour.inline_options(wanted.kernel),
     )
     [made] = pathlib.Path(folder).glob("*.so")
-    _keep(flavour.kept_as(wanted.library, made), made.read_bytes(), wanted.made_by)
+    keep(flavour.kept_as(wanted.library, made), made.read_bytes(), wanted.made_by)
     return built
 
 
-def _keep(library: pathlib.Path, content: bytes, made_by: str) -> None:
+def keep(library: pathlib.Path, content: bytes, made_by: str) -> None:
     """Write a library, and its size, its digest and the tools that made it beside it."""
     publish(library, content)
     publish(library.with_suffix(".sum"), checksum(library, content) + made_by.encode())
