@@ -36,7 +36,7 @@ class Late:
         self.model, self.x = model_and_input(module)
 
     def call(self) -> tuple[bool, list[Tensor]]:
-        """Whether a call was one kernel, and its result and gradients."""
+        """Return whether a call was one kernel, and its result and gradients."""
         ran: list[bool] = []
         convolved = self.module.KERNELS.convolved
 
