@@ -141,8 +141,13 @@ def test_the_command_compiles_both_parts_and_links_them(
     monkeypatch.setattr(build.tools, "cuda_compiler", lambda name: "nvcc")
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
     monkeypatch.setenv("PYTORCH_NVCC", "some nvcc")
+    monkeypatch.setattr("torch.utils.cpp_extension.CUDA_HOME", None)
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
     [wanted] = build.missing(module.KERNELS, module.KERNELS.operators, "convolved", "cuda")
+    sentence = r"^thin_words: no nvcc; install the CUDA toolkit or set CUDA_HOME$"
+    with pytest.raises(RuntimeError, match=sentence):
+        thin_build.words(wanted)
+    monkeypatch.setattr("torch.utils.cpp_extension.CUDA_HOME", "/home of cuda")
     [_, _, script] = thin_build.words(wanted)
     host, cuda, link = script.split(" && ")
     assert host.endswith("-c main.cpp -o host.o")
@@ -151,6 +156,7 @@ def test_the_command_compiles_both_parts_and_links_them(
     assert "code=sm_90a" in cuda
     assert cuda.endswith("-c main.cu -o cuda.o")
     assert " -shared host.o cuda.o " in link
+    assert "'-L/home of cuda/lib64'" in link
     texts = thin_build.sources(wanted)
     assert "FUSEGEN_REGISTER_CONVOLVED(" in texts["main.cpp"]
     assert '#define FUSEGEN_MODULE "thin_words"' in texts["main.cpp"]

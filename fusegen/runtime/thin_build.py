@@ -9,6 +9,7 @@ import contextlib
 import functools
 import logging
 import os
+import pathlib
 import shlex
 import tempfile
 from typing import Any, List, Optional
@@ -16,13 +17,14 @@ from typing import Any, List, Optional
 import torch
 
 from . import background, build, direct, tools
+from .checks import check
 from .library_names import definition
 from .together import outcome
 from .wanted import Wanted
 
 KERNEL, STATE = "convolved", "_fusegen_convolved"  # the latter an attribute of a namespace of operators
 SOURCES = ("main.cpp", "main.cu")
-LIBRARIES = ("-Wl,--no-as-needed", "-ltorch_cpu", "-lc10", "-ltorch_cuda", "-lcudart")
+LIBRARIES = ("-Wl,--no-as-needed", "-ltorch_cpu", "-lc10", "-ltorch_cuda")
 
 
 class Building:
@@ -108,7 +110,8 @@ def words(wanted: Wanted) -> "List[str]":
     from torch.utils import cpp_extension
 
     module, recipe = wanted.kernels.name, wanted.recipe
-    compiler, home = tools.find_compiler(module), str(cpp_extension.CUDA_HOME)
+    compiler, home = tools.find_compiler(module), str(cpp_extension.CUDA_HOME or "")
+    check(home != "", module, "no nvcc; install the CUDA toolkit or set CUDA_HOME")
     root = os.path.dirname(torch.__file__)
     includes = [word for folder in (f"{root}/include", f"{home}/include") for word in ("-isystem", folder)]
     with tempfile.TemporaryDirectory() as folder:
@@ -116,8 +119,10 @@ def words(wanted: Wanted) -> "List[str]":
     of_host = [*compiler, *direct.STANDARD, *accepted, *includes, "-c", "main.cpp", "-o", "host.o"]
     own = [*cpp_extension.COMMON_NVCC_FLAGS, *recipe["extra_cuda_cflags"]]
     nvcc = [*tools.nvcc_command(home), "-std=c++17", "--compiler-options=-fPIC", *own, *includes]
-    folders = [f"-L{root}/lib", f"-L{home}/lib64", f"-L{home}/lib"]
-    link = [*compiler, "-shared", "host.o", "cuda.o", *folders, *LIBRARIES, "-o", "made.so"]
+    folders = [f"-L{root}/lib", f"-L{home}/lib64"]
+    found = [path for each in ("lib64", "lib") for path in pathlib.Path(home, each).glob("libcudart.so*")]
+    cudart = str(min(found)) if found else "-lcudart"  # that of a wheel ends with its version
+    link = [*compiler, "-shared", "host.o", "cuda.o", *folders, *LIBRARIES, cudart, "-o", "made.so"]
     commands = of_host, [*nvcc, "-c", "main.cu", "-o", "cuda.o"], link
     return ["sh", "-c", " && ".join(map(shlex.join, commands))]
 
