@@ -47,7 +47,7 @@ def waited_for(holds: Callable[[], bool]) -> None:
 
 def built_by(library: Path, *words: str) -> None:
     """Begins a build by a command."""
-    background.build(library, [*words], SOURCE, compiled_call.keep, MADE_BY)
+    background.build(library, [*words], {"main.cpp": SOURCE}, compiled_call.keep, MADE_BY)
 
 
 def test_a_build_in_the_background_keeps_what_it_made(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ from fusegen.runtime import background, compiled_call
 signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
 folder = pathlib.Path(sys.argv[1])
 words = ["sh", "-c", "echo $$ > pid; exec sleep 600"]
-background.build(folder / "made_of.so", words, "", compiled_call.keep, "")
+background.build(folder / "made_of.so", words, {}, compiled_call.keep, "")
 while not any(path.read_text() for path in folder.glob("*/pid")):
     time.sleep(0.01)
 print("begun", flush=True)

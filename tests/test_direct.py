@@ -86,7 +86,8 @@ def test_conversions_are_pytorchs(dtype: torch.dtype, one_by_one: int, conversio
 
 
 def test_the_compiler_copies_the_headers_that_the_runtime_reads() -> None:
-    assert {*runtime_text.SYSTEM} == {"stable_abi_parallel.h", *flavour.SYSTEM.values()}
+    apart = {"stable_abi_by_dtype.h", "stable_abi_parallel.h"}
+    assert {*runtime_text.SYSTEM} == {*apart, *flavour.SYSTEM.values()}
     assert direct.THREADS == '#include "stable_abi_parallel.h"\n'
 
 

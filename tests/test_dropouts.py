@@ -286,7 +286,7 @@ def test_an_operator_writes_masks_in_the_order_of_their_memory(
         assert torch.equal(mask.as_strided((like.numel(),), (1,)), expected)
     with pytest.raises(RuntimeError, match="mask: expected a mask in float32, float16 or bfloat16"):
         operator(mask.double(), *masks.scalars_of(place, 0.4), mask.double())
-    assert builds._is_loaded(of, of.operators, *masks.KERNELS, "cpu")
+    assert builds.is_loaded(of, of.operators, *masks.KERNELS, "cpu")
 
 
 def test_a_kernel_refuses_other_masks() -> None:

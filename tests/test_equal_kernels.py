@@ -102,7 +102,7 @@ def test_two_names_are_compiled_once(code: str, folder: Path, counted: Counted) 
     assert sorted(counted.told(folder, code, *NAMES)) == refusals(*NAMES)
     assert counted.calls == 2
     suffixes = [Path(name).suffix for name in built(counted.builds)]
-    assert {suffix: suffixes.count(suffix) for suffix in suffixes} == {".lock": 2, ".so": 4, ".sum": 4}
+    assert {suffix: suffixes.count(suffix) for suffix in suffixes} == {".lock": 4, ".so": 8, ".sum": 8}
 
 
 def test_another_process_compiles_nothing_for_another_name(folder: Path, counted: Counted) -> None:
@@ -135,7 +135,8 @@ def test_names_of_another_module_are_not_loaded(tmp_path: Path) -> None:
     module = compiled(tmp_path, "one", BODY)
     kernels, x = module.KERNELS, torch.ones(3)
     module.one(x)
-    found = recipe.for_targets(recipe.recipe_of(kernels.texts(), "forward", "cpu"), "cpu", _targets())
+    found = recipe.recipe_of_part(kernels.texts(), "forward", "binding")
+    found = recipe.for_targets(found, "cpu", _targets())
     runtime = type(kernels).__module__.rpartition(".")[0]
     cache = __import__(f"{runtime}.cache", fromlist=["cache"])
     path = cache.cache_folder("one") / recipe.file_name(kernels.operators.name, ("forward", "cpu"), found)

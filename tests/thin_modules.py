@@ -45,6 +45,12 @@ def emulated(folder: Path, name: str, body: str) -> Module:
 
 def emulate(made: Module, folder: Path) -> None:
     """Compiles and loads the library of a module with a convolution, for tensors on the CPU."""
+    load: Any = torch.ops.load_library
+    load(emulated_library(made, folder))
+
+
+def emulated_library(made: Module, folder: Path) -> Path:
+    """The library of a module with a convolution, compiled for tensors on the CPU."""
     if shutil.which("g++") is None:
         pytest.skip("needs g++")
     name = made.KERNELS.name
@@ -71,8 +77,7 @@ def emulate(made: Module, folder: Path) -> None:
     torch_libraries = [*(f"-L{path}" for path in library_paths()), "-ltorch_cpu"]
     linked = ["g++", "-shared", "-fsanitize=undefined", "-pthread", *objects, *torch_libraries]
     subprocess.run([*linked, "-o", str(library)], check=True)
-    load: Any = torch.ops.load_library
-    load(library)
+    return library
 
 
 def own(module: Module, part: str = "thin_operator") -> Any:
@@ -85,7 +90,7 @@ def as_on_a_gpu(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
     for part in ("thin", "thin_operator"):
         monkeypatch.setattr(own(module, part), "on_gpu", lambda x: isinstance(x, Tensor))
     monkeypatch.setattr(own(module), "losses", lambda x, weight, shape: ())
-    monkeypatch.setattr(own(module, "build"), "can_load", lambda *_: True)
+    monkeypatch.setattr(own(module, "thin_build"), "is_ready", lambda *_: True)
 
 
 def calls_on_a_gpu(module: Module, monkeypatch: pytest.MonkeyPatch) -> list[bool]:

@@ -55,7 +55,13 @@ BINDINGS = {  # the headers of the stable binding, by what a module's text has t
 NAMES = {"stable": "stable_abi_names.h", "pybind": "pybind.h"}  # headers of every module, by binding
 PROGRAM = ("nvrtc/standard.h", "nvrtc/kernels.cuh")  # around a module that NVRTC compiles
 # headers of direct builds, as runtime/direct.py and runtime/flavour.py have them
-SYSTEM = ("stable_abi_parallel.h", "system/half.h", "system/immintrin.h", "system/shim.h")
+SYSTEM = (
+    "stable_abi_by_dtype.h",
+    "stable_abi_parallel.h",
+    "system/half.h",
+    "system/immintrin.h",
+    "system/shim.h",
+)
 # headers of the call in C++, as runtime/compiled_call.py has them
 CALL = tuple(f"compiled_call/{part}.h" for part in ("arguments", "gradient", "loss", "module"))
 Statements = Callable[[ast.AST], Iterable[ast.AST]]

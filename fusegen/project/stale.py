@@ -55,10 +55,9 @@ def loaded(folder: Outputs) -> Loaded:
     for path in unchanged:
         for library in _libraries(path):
             of, targets = "_".join((library.namespace, *library.of)), library.file("targets")
-            content = _contents(library)
-            ahead[of].add(content[1])
+            ahead[of].add(library.file("recipe").content_of(_recipe(library, "")))
             if targets.here(library.of[1]):  # else the builds are another machine's
-                built[of].add(content[0])
+                built[of].update(_content(library, part) for part in library.parts)
     return Loaded(built, ahead)
 
 
@@ -70,6 +69,7 @@ class _Library:
     namespace: str  # of the operators
     texts: Any  # with their headers
     of: tuple[str, str]  # the kernel and the device
+    parts: tuple[str, ...] = ("",)  # that are libraries of their own
 
     def file(self, name: str) -> Any:
         """Return a file of the runtime, as a module."""
@@ -82,20 +82,31 @@ def _libraries(path: Path) -> Iterator[_Library]:
     runtime, sources = type(kernels).__module__.rpartition(".")[0], kernels.sources
     several = [(kernel, device) for kernel, *_ in kernels.signature.kernels for device in DEVICES]
     several += [(sources.joined, "cuda")] * bool(sources.joined)
-    yield from (_Library(runtime, kernels.signature.namespace, kernels.texts(), of) for of in several)
+    is_direct = sys.modules[f"{runtime}.tools"].is_direct
+    apart = tuple(sys.modules[f"{runtime}.by_dtype"].parts(kernels.dtypes, None))
+    for of in several:
+        parts = apart if is_direct(of[1]) else ("",)
+        yield _Library(runtime, kernels.signature.namespace, kernels.texts(), of, parts)
     for name in runtime_text.shared_by(text_of(path)):
         shared = sys.modules[f"{runtime}.{name}"]
         texts = shared.texts_of_kernels()
         yield from (_Library(runtime, shared.SPACE, texts, (kernel, "cuda")) for kernel in shared.KERNELS)
 
 
-def _contents(library: _Library) -> tuple[str, str]:
-    """The digests of a library that is built on first use, and of one compiled ahead of time."""
+def _recipe(library: _Library, part: str) -> Any:
+    """Return the sources and the flags of a library, or of a part of one."""
+    recipe, (kernel, device) = library.file("recipe"), library.of
+    if part:
+        return recipe.recipe_of_part(library.texts, kernel, part)
+    return recipe.recipe_of(library.texts, kernel, device)
+
+
+def _content(library: _Library, part: str) -> str:
+    """Return the digest of a library that is built on first use."""
     recipe, (_, device) = library.file("recipe"), library.of
-    of_kernel = recipe.recipe_of(library.texts, *library.of)
-    wanted = recipe.for_targets(of_kernel, device, library.file("targets").wanted(device))
-    name = recipe.file_name(library.namespace, library.of, wanted)
-    return Path(name).stem.rpartition("_")[2], recipe.content_of(of_kernel)
+    targets = library.file("targets").wanted(device)
+    wanted = recipe.for_targets(_recipe(library, part), device, targets)
+    return Path(recipe.file_name(library.namespace, library.of, wanted)).stem.rpartition("_")[2]
 
 
 def require_own(folder: Path) -> None:

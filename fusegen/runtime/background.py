@@ -7,6 +7,7 @@ services set; any other value turns them on.
 import _thread
 import contextlib
 import fcntl
+import functools
 import os
 import pathlib
 import shutil
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List
 
 from . import started
 from .cache import publish
@@ -57,42 +58,54 @@ def has_failed(library: pathlib.Path, made_by: str) -> bool:
 def build(
     library: pathlib.Path,
     words: "List[str]",
-    source: str,
+    sources: "Dict[str, str]",
     keep: "Callable[[pathlib.Path, bytes], None]",
     made_by: str,
+    ended: "Callable[[bool], None]" = lambda made: None,
 ) -> None:
     """Build a library, unless another process does; what the compiler says if it fails is kept as a log.
 
     Args:
         library: its path.
-        words: the command, which makes made.so of main.cpp in its folder.
-        source: the text of main.cpp.
+        words: the command, which makes made.so in its folder.
+        sources: the texts of the files in that folder.
         keep: writes the library at its path.
         made_by: a line on the tools.
+        ended: is told whether the library was made.
     """
     with contextlib.ExitStack() as stack:
         lock = stack.enter_context(open(library.with_suffix(".lock"), "ab"))
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an OSError where another process has it
         folder = tempfile.mkdtemp(dir=library.parent)
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        pathlib.Path(folder, "main.cpp").write_text(source, encoding="utf-8")
+        for name, text in sources.items():
+            pathlib.Path(folder, name).write_text(text, encoding="utf-8")
         command = [sys.executable, "-I", "-S", "-c", WATCH, folder, *words]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         # in a session of its own, so that no signal of a terminal ends it
         process = started.start(command, start_new_session=True, **pipes)
         os.register_at_fork(after_in_child=process.stdin.close)  # so that it ends with this process
-        _thread.start_new_thread(_wait, (process, pathlib.Path(folder), lock, library, keep, made_by))
+        outcome = functools.partial(_keep, library, keep, made_by, ended)
+        _thread.start_new_thread(_wait, (process, pathlib.Path(folder), lock, outcome))
         stack.pop_all()
 
 
-def _wait(
-    process: Any, folder: pathlib.Path, lock: Any, library: pathlib.Path, keep: Any, made_by: str
-) -> None:
-    """Wait for a build, and keep what it made, or what was said; nothing if it was ended."""
+def _wait(process: Any, folder: pathlib.Path, lock: Any, outcome: "Callable[..., None]") -> None:
+    """Wait for a build, and keep what it made."""
     with lock, process, contextlib.suppress(Exception):
-        status = process.stdout.readline()
+        outcome(folder, process.stdout.readline())
+        process.stdin.write(b"\n")
+
+
+def _keep(
+    library: pathlib.Path, keep: Any, made_by: str, ended: Any, folder: pathlib.Path, status: bytes
+) -> None:
+    """Keep what a build made, or what was said; nothing if it was ended."""
+    made = False
+    with contextlib.suppress(Exception):
         if status == b"0\n":
             keep(library, (folder / "made.so").read_bytes())
+            made = True
         elif status:
             publish(library.with_suffix(".log"), made_by.encode() + (folder / "log").read_bytes())
-        process.stdin.write(b"\n")
+    ended(made)

@@ -135,7 +135,7 @@ def begin() -> None:
     with contextlib.suppress(Exception):  # of which no call may fail
         path, made_by = cache_folder(NAME) / library().name, tools.made_by("cpu")
         if read_whole(path) is None and _can_build() and not background.has_failed(path, made_by):
-            background.build(path, words(), inlined(INCLUDED, header), keep, made_by)
+            background.build(path, words(), {"main.cpp": inlined(INCLUDED, header)}, keep, made_by)
 
 
 def _can_build() -> bool:

@@ -1,7 +1,8 @@
 """The build of a library for the CPU by calls of the C++ compiler only, without ninja, side by side.
 
-One call compiles the kernel, another the binding, which computes no element and is hardly optimised. The
-library names PyTorch's, which is loaded: a linker would read its symbols for a third of a second.
+A kernel and its binding are compiled by calls of their own, side by side where one library has both. The
+binding computes no element and is hardly optimised. The library names PyTorch's, which is loaded: a linker
+would read its symbols for a third of a second.
 """
 
 import os
@@ -15,7 +16,8 @@ from .headers import inlined
 from .sources import header
 
 STANDARD = ["-std=c++17", "-fPIC"]
-LEVEL = "-O1"  # of the binding; -O3 takes a second longer, and a call as long
+# -O3 of the binding takes a second longer, and a call as long; bindings of one process may have equal names
+OWN: "Dict[str, List[str]]" = {"binding": ["-O1", "-fvisibility=hidden"], "main": []}
 PYTORCH = "libtorch_cpu.so"  # which has the functions of system/shim.h
 THREADS = '#include "stable_abi_parallel.h"\n'
 
@@ -55,34 +57,32 @@ def build(recipe: "Dict[str, Any]", names: str, folder: Folder) -> bytes:
     Raises:
         RuntimeError: what the compiler says.
     """
-    passes, binding, kernel = recipe["cpp_sources"]
-    threads = inlined(THREADS, header)
-    written = {"main.cpp": threads + kernel, "binding.cpp": binding}
-    written = {name: "\n".join((names, passes, text)) for name, text in written.items()}
+    passes, *texts = recipe["cpp_sources"]
+    threads = {"main": inlined(THREADS, header)}
+    written = {
+        f"{name}.cpp": "\n".join((names, passes, threads.get(name, "") + text))
+        for name, text in zip(recipe["files"], texts)
+    }
     for name, text in {**written, **recipe["headers"]}.items():
         (folder.path / name).parent.mkdir(parents=True, exist_ok=True)
         (folder.path / name).write_text(text, encoding="utf-8")
-    told = _compile(folder, recipe["extra_cflags"])
+    files, flags = recipe["files"], recipe["extra_cflags"]
+    told = _compile(folder, files, flags)
     if told:
-        accepted = tools.accepted(recipe["extra_cflags"], folder.words, str(folder.path))
-        told = _compile(folder, accepted) if accepted != recipe["extra_cflags"] else told
-    told = told or folder.run(
-        "-shared", "main.o", "binding.o", "-Wl,--no-as-needed", PYTORCH, "-o", "made.so"
-    )
+        accepted = tools.accepted(flags, folder.words, str(folder.path))
+        told = _compile(folder, files, accepted) if accepted != flags else told
+    objects = (f"{name}.o" for name in files)
+    told = told or folder.run("-shared", *objects, "-Wl,--no-as-needed", PYTORCH, "-o", "made.so")
     if told:
         raise RuntimeError(told)
     return (folder.path / "made.so").read_bytes()
 
 
-def _compile(folder: Folder, flags: "List[str]") -> str:
+def _compile(folder: Folder, files: "List[str]", flags: "List[str]") -> str:
     """Make what is linked, and return what the compiler says if it fails."""
     named = ["-shared", f"-Wl,-soname,{PYTORCH}", "-o", PYTORCH]
     named += ["-x", "assembler", os.devnull, "-x", "none"]
-    commands = [
-        folder.compiled("main.cpp", *flags),
-        folder.compiled("binding.cpp", *flags, LEVEL),
-        named,
-    ]
+    commands = [folder.compiled(f"{name}.cpp", *flags, *OWN[name]) for name in files] + [named]
     made = [*together.each(lambda command: folder.run(*command), commands, folder.most)]
     failed = [outcome for _, outcome in made if isinstance(outcome, Exception)]
     if failed:

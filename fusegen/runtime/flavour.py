@@ -22,6 +22,7 @@ __all__ = [
     "SYSTEM",
     "are_transforms_active",
     "binding_header",
+    "by_dtype",
     "capability",
     "define",
     "extension",
@@ -82,13 +83,19 @@ def capability() -> str:
 
 def binding_header(bitmask: bool) -> "List[str]":
     """Return the lines of C++ that include what binds kernels to PyTorch."""
-    headers = ("stable_abi_bitmask.h" if bitmask else "stable_abi.h", "stable_abi_names.h")
+    bound = "stable_abi_bitmask.h" if bitmask else "stable_abi.h"
+    headers = (bound, "stable_abi_names.h", "stable_abi_by_dtype.h")
     return [f'#include "{header}"' for header in headers]
 
 
 def registration(name: str, kernel: str, counts: str) -> str:
     """Return the line of C++ that registers a kernel, of some numbers of inputs, outputs and scalars."""
     return f'FUSEGEN_REGISTER({SPACE}, "KEY", {name}_{kernel}, {counts})'
+
+
+def by_dtype(name: str, kernel: str, counts: str) -> "List[str]":
+    """Return the lines of C++ by which a binding finds the functions of a kernel in other libraries."""
+    return ["#ifdef FUSEGEN_BY_DTYPE", f"FUSEGEN_FIND({name}_{kernel}, {counts})", "#endif"]
 
 
 def transposition(name: str) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "SYSTEM",
     "are_transforms_active",
     "binding_header",
+    "by_dtype",
     "capability",
     "define",
     "extension",
@@ -101,6 +102,11 @@ def binding_header(bitmask: bool) -> "List[str]":
 def registration(name: str, kernel: str, counts: str) -> str:
     """Return the line of C++ that exports a kernel, of some numbers of inputs, outputs and scalars."""
     return f"FUSEGEN_FUNCTIONS({name}_{kernel}, {kernel}, {counts})"
+
+
+def by_dtype(name: str, kernel: str, counts: str) -> "List[str]":
+    """Return nothing: a library has a kernel for all dtypes."""
+    return []
 
 
 def transposition(name: str) -> str:

@@ -36,9 +36,9 @@ class Progress:
         if self.runs:
             self.stopped.get()
 
-    def done(self) -> None:
-        """Note that one more build has ended."""
-        self.finished += 1
+    def done(self, count: int = 1) -> None:
+        """Note that so many more builds have ended."""
+        self.finished += count
 
     def text(self) -> str:
         """Name what is built."""

@@ -6,6 +6,7 @@ from typing import Any, Dict, Tuple
 import torch
 
 from . import flags, flavour, library_names, targets
+from .by_dtype import BINDING
 from .cache import digest
 from .headers import without_comments
 from .sources import Texts, header
@@ -19,6 +20,8 @@ PARTS = {  # of a text, in the library of a kernel
     "apart": ("WITHOUT_TOGETHER",),
     "drawn_out": (),
 }
+ELEMENTS = "typename F::Elements()"  # the dtypes for which a loop on the CPU is compiled
+SYMBOL = "kernel"  # in place of a module's name in libraries that are looked into one by one
 
 
 def file_name(namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -> str:
@@ -35,7 +38,7 @@ def file_name(namespace: str, of: "Tuple[str, str]", recipe: "Dict[str, Any]") -
 
 def recipe_of(of: Texts, kernel: str, device: str) -> "Dict[str, Any]":
     """Return the sources and the flags of a kernel, without those of its targets, and without its names."""
-    without = "\n".join(f"#define {part}" for part in PARTS[kernel])
+    without = _without(kernel)
     cpp, cuda, cuda_flags = [without, of.binding, of.cpu], [], []
     if device == "cuda":
         text = of.joined if kernel in ("convolved", "multiplied") else of.cuda
@@ -47,10 +50,38 @@ def recipe_of(of: Texts, kernel: str, device: str) -> "Dict[str, Any]":
     return {
         "kernel": kernel,
         "headers": {path: header(name) for path, name in system.items()},
+        "files": ["binding", "main"],
         **_under_symbol({key: list(map(_in_ascii, texts)) for key, texts in sources.items()}, of.name),
         "extra_cflags": list(flavour.CPU_FLAGS),
         "extra_cuda_cflags": cuda_flags,
     }
+
+
+def recipe_of_part(of: Texts, kernel: str, part: str) -> "Dict[str, Any]":
+    """Return the same of a library of a kernel for the CPU: its binding, or its functions of a dtype."""
+    text, file, first = of_dtype(of.cpu, part), "main", _without(kernel)
+    if part == BINDING:
+        text, file = of.binding.replace('"KEY"', '"CPU"'), "binding"
+        first += "\n#define FUSEGEN_BY_DTYPE"
+    return {
+        "kernel": kernel,
+        "headers": {path: header(name) for path, name in flavour.SYSTEM.items()},
+        "files": [file],
+        "cpp_sources": [first, library_names.under(SYMBOL, _in_ascii(text), of.name)],
+        "cuda_sources": [],
+        "extra_cflags": list(flavour.CPU_FLAGS),
+        "extra_cuda_cflags": [],
+    }
+
+
+def _without(kernel: str) -> str:
+    """Return the lines of C++ that leave other kernels out."""
+    return "\n".join(f"#define {part}" for part in PARTS[kernel])
+
+
+def of_dtype(cpu: str, name: str) -> str:
+    """Return the C++ of a kernel for the CPU with the loops for one dtype alone."""
+    return cpu.replace(ELEMENTS, f"Dtypes<{name.upper()}>()")
 
 
 def _under_symbol(sources: "Dict[str, Any]", name: str) -> "Dict[str, Any]":

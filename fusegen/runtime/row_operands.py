@@ -7,15 +7,26 @@ import torch
 
 def expanded(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
     """Return tensors of the whole shape; features of one row for all stay, where all of them are so."""
+    if are_usual(kernels, tensors):
+        return tensors
     if kernels.signature.indices:
         return (*expanded_all(kernels, tensors[: kernels.alike]), *tensors[kernels.alike :])
     return expanded_all(kernels, tensors)
 
 
+def are_usual(kernels: Any, tensors: "Sequence[Any]") -> bool:
+    """Return True for tensors of one shape, and features of the shape of a row, as most calls have them."""
+    shape, features, names = tensors[0].shape, kernels.features, kernels.signature.tensors
+    row = None if kernels.by_channel or not kernels.over else shape[kernels.over :] or None
+    for name, tensor in zip(names[: kernels.alike], tensors):
+        own = tensor.shape
+        if own != shape and (own != row or name not in features):
+            return False
+    return True
+
+
 def expanded_all(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
     """Return such tensors of which none is an index."""
-    if all(t.shape == tensors[0].shape for t in tensors):
-        return tensors
     shape = torch.broadcast_shapes(*(t.shape for t in tensors))
     row = shape[kernels.first_of_row(len(shape)) :]
     named = [(name in kernels.features, t) for name, t in zip(kernels.signature.tensors, tensors)]

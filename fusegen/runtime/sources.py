@@ -86,6 +86,7 @@ def binding(kernels: Any) -> str:
     for kernel, _, inputs, outputs in signature.kernels:
         counts = f"{inputs}, {outputs}, {signature.params}"
         lines += [f"#ifndef WITHOUT_{kernel.upper()}", kernels.registration(kernel, counts)]
+        lines += flavour.by_dtype(signature.name, kernel, counts)
         if bitmask:
             own = f'{flavour.SPACE}, "KEY", {signature.name}, {signature.params}'
             lines.append(f"FUSEGEN_REGISTER_BITMASK_{kernel.upper()}({own})")

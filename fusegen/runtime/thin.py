@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional, Sequence
 import torch
 from torch import nn
 
-from . import build
+from . import thin_build
 from .calls import PLAIN, differentiable, is_symbolic, recorded, transformed
 from .flavour import is_compiling, is_traceable_wrapper_subclass
 from .holders import is_under_mode, is_watched
@@ -40,7 +40,7 @@ def for_kernels(kernels: Any) -> "Callable[..., Optional[torch.Tensor]]":
             return kernels.convolution(*whole) if is_kept(kernels, tensors) else None
         if is_governed(tensors) or shape_of(tensors, whole[-SIZES:]) is None:
             return None
-        if not build.can_load(kernels, kernels.operators, "convolved"):
+        if not thin_build.is_ready(kernels):
             return None
         call = kernels.Convolved.apply if differentiable(*tensors) else kernels.convolution_forward
         return call(*whole)

@@ -51,7 +51,7 @@ def each(
     """
     count = min(len(items), most or jobs())
     if count == 1:  # in the caller's thread, which Ctrl+C interrupts
-        yield from ((item, _outcome(work, item)) for item in items)
+        yield from ((item, outcome(work, item)) for item in items)
         return
     waiting: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
     ended: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
@@ -72,7 +72,7 @@ def _work(work: "Callable[[Any], Any]", waiting: Any, ended: Any) -> None:
     with contextlib.suppress(queue.Empty):
         while True:
             item = waiting.get_nowait()
-            ended.put((item, _outcome(work, item)))
+            ended.put((item, outcome(work, item)))
 
 
 def jobs() -> int:
@@ -95,7 +95,8 @@ class _Outcome:
         return isinstance(error, Exception)
 
 
-def _outcome(work: "Callable[[Any], Any]", item: Any) -> Any:
-    with _Outcome() as outcome:
-        outcome.found = work(item)
-    return outcome.found
+def outcome(work: "Callable[[Any], Any]", item: Any) -> Any:
+    """Return the result of work on an item, or its exception."""
+    with _Outcome() as block:
+        block.found = work(item)
+    return block.found

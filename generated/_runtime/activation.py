@@ -126,7 +126,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
             self.convolution_forward = self._kernel("convolution_forward")
             self.Convolved = thin_operator.function(self)
         self.convolved, self.multiplied = thin.for_kernels(self), multiplied(self)
-        self.graded, self.run = self._graded(), common.call_of(self)
+        self.graded, self.run = common.begun(self, self._graded()), common.call_of(self)
 
     def _kernel(self, name: str) -> Any:
         return getattr(self.operators, f"{self.name}_{name}").default._op

@@ -9,60 +9,40 @@
 
 import contextlib
 import functools
+import itertools
 import logging
 import os
 import pathlib
 import tempfile
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
 import torch
 
-from . import compiled_call, direct, flavour, launched, library_names, prebuilt, targets, together, tools
+from . import (
+    by_dtype,
+    compiled_call,
+    direct,
+    flavour,
+    launched,
+    library_names,
+    prebuilt,
+    targets,
+    together,
+    tools,
+)
 from .cache import OneLineErrors, cache_folder, checksum, load_whole, locked, publish, read_whole
 from .checks import check
 from .progress import Progress
-from .recipe import content_of, file_name, for_targets, recipe_of
+from .recipe import content_of, file_name, for_targets, recipe_of, recipe_of_part
 from .turns import OF_BUILDS, taken
+from .wanted import Wanted
 
 
-class Wanted(NamedTuple):
-    """A library that a build makes.
-
-    Attributes:
-        kernels, operators: of the module.
-        kernel, device: what it computes, and where.
-        recipe: the sources and the flags.
-        library: its path.
-        made_by: a line on the tools.
-    """
-
-    kernels: Any
-    operators: Any
-    kernel: str
-    device: str
-    recipe: "Dict[str, Any]"
-    library: pathlib.Path
-    made_by: str
-
-    @property
-    def names(self) -> "Tuple[str, str]":
-        """The names that the library has: the namespace of the operators, and the module."""
-        return self.operators.name, self.kernels.name
-
-    @property
-    def alike(self) -> str:
-        """The stem of the lock, and the end of the path, of libraries that differ in their names only."""
-        return self.library.stem[len(self.operators.name) + 1 :]
-
-    def implement(self, built: Any) -> None:
-        """Register the kernels of the library, which was loaded."""
-        flavour.implement(self.operators, self.kernels.name, built, self.kernel, self.device.upper())
-
-
-def load(kernels: Any, operators: Any, kernel: str, device: str) -> None:
+def load(kernels: Any, operators: Any, kernel: str, device: str, dtype: Any = None) -> None:
     """Load a kernel, forward or backward, for a device, built unless this machine has built it before.
 
-    The same kernel of the module's companions is loaded, too: what is missing is built side by side.
+    On the CPU it is loaded for a dtype, or for all. The same kernel of the module's companions is loaded,
+    too: what is missing is built side by side.
 
     Builds are kept by content. To load one takes no lock. To build one, a process takes a lock that the
     system frees when its holder ends and that a fork does not inherit.
@@ -73,49 +53,66 @@ def load(kernels: Any, operators: Any, kernel: str, device: str) -> None:
     compiled_call.begin()
     several = {(operators.name, kernel): (kernels, operators, kernel)}  # errors of the first are raised
     for each, each_pass in together.companions(kernels, kernel):
-        if not _is_loaded(each, each.operators, each_pass, device):
-            several.setdefault((each.operators.name, each_pass), (each, each.operators, each_pass))
+        several.setdefault((each.operators.name, each_pass), (each, each.operators, each_pass))
     holders = {one.name: one for _, one, _ in several.values()}
     with contextlib.ExitStack() as stack:
         for name in sorted(holders):  # one order for all threads: one at a time loads a module's kernels
             stack.enter_context(taken(holders[name]))
-        first = _wanted(kernels, operators, kernel, device)
-        if first is None:
-            return
-        others = [_wanted_or_none(*of, device) for of in [*several.values()][1:]]
-        _build([first, *filter(None, others)])
+        first = _wanted(kernels, operators, kernel, (device, dtype))
+        if first:
+            others = [_wanted_or_none(*of, (device, dtype)) for of in [*several.values()][1:]]
+            _build([*first, *itertools.chain(*others)])
 
 
-def load_library(kernels: Any, operators: Any, kernel: str, device: str) -> None:
+def load_library(kernels: Any, operators: Any, kernel: str, device: str, dtype: Any = None) -> None:
     """Load the library of a kernel, in place of Python's launches if there is an nvcc."""
     if device == "cuda" and tools.begins_by_nvrtc():
         with taken(kernels):
             launched.remove(operators, kernel)
-    load(kernels, operators, kernel, device)
+    load(kernels, operators, kernel, device, dtype)
 
 
-def _is_loaded(kernels: Any, operators: Any, kernel: str, device: str) -> bool:
+def missing(kernels: Any, operators: Any, kernel: str, device: str) -> "List[Wanted]":
+    """Return the libraries of a kernel that are to be built; it is loaded if there are none."""
+    with taken(kernels):
+        return _wanted(kernels, operators, kernel, (device, None))
+
+
+def is_loaded(kernels: Any, operators: Any, kernel: str, device: str) -> bool:
+    """Return True if PyTorch has a kernel for a device."""
     name = f"{operators.name}::{kernels.name}_{kernel}"
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, device.upper()))
 
 
-def _wanted(kernels: Any, operators: Any, kernel: str, device: str) -> "Optional[Wanted]":
-    """Return the library to build of a kernel; None where it is loaded, perhaps now."""
-    if _is_loaded(kernels, operators, kernel, device):
-        return None
-    name, namespace = kernels.name, operators.name
-    recipe = recipe_of(kernels.texts(), kernel, device)
-    if prebuilt.load(name, (namespace, kernel, device), content_of(recipe)):
-        return None
+def _wanted(kernels: Any, operators: Any, kernel: str, of: "Tuple[str, Any]") -> "List[Wanted]":
+    """Return the libraries to build of a kernel for a device and a dtype; others are loaded now."""
+    (device, dtype), name, namespace = of, kernels.name, operators.name
+    has_kernel = is_loaded(kernels, operators, kernel, device)
+    has_parts = tools.is_direct(device)
+    parts = by_dtype.parts(kernels.dtypes, dtype)[int(has_kernel) :] if has_parts else [""]
+    if has_kernel and (not has_parts or all(by_dtype.is_loaded(operators, kernel, part) for part in parts)):
+        return []
+    texts = kernels.texts()
+    content = "" if has_kernel else content_of(recipe_of(texts, kernel, device))
+    if content and prebuilt.load(name, (namespace, kernel, device), content):
+        return []
     if device == "cuda" and tools.cuda_compiler(name) == "nvrtc":
         kernels.by_nvrtc(operators, kernel)
-        return None
-    recipe = for_targets(recipe, device, targets.wanted(device))
-    library = cache_folder(name) / file_name(namespace, (kernel, device), recipe)
-    wanted = Wanted(kernels, operators, kernel, device, recipe, library, tools.made_by(device))
-    if _found(wanted) or _is_launched(wanted):
-        return None
-    return wanted
+        return []
+    missing, folder, made_by = [], cache_folder(name), tools.made_by(device)
+    if has_parts:
+        load_dtype = functools.partial(load, kernels, operators, kernel, device)
+        by_dtype.divide(kernels, operators, kernel, load_dtype)
+    for part in parts:
+        if has_parts and by_dtype.is_loaded(operators, kernel, part):
+            continue
+        recipe = recipe_of_part(texts, kernel, part) if part else recipe_of(texts, kernel, device)
+        recipe = for_targets(recipe, device, targets.wanted(device))
+        library = folder / file_name(namespace, (kernel, device), recipe)
+        wanted = Wanted(kernels, operators, kernel, device, part, recipe, library, made_by)
+        if not (_found(wanted) or _is_launched(wanted)):
+            missing.append(wanted)
+    return missing
 
 
 def _is_launched(wanted: Wanted) -> bool:
@@ -130,16 +127,16 @@ def _is_launched(wanted: Wanted) -> bool:
     return True
 
 
-def _wanted_or_none(*of: Any) -> "Optional[Wanted]":
-    """Return the library to build of a companion, whose own first use tells what is wrong with it."""
+def _wanted_or_none(*of: Any) -> "List[Wanted]":
+    """Return the libraries to build of a companion, whose own first use tells what is wrong with it."""
     with contextlib.suppress(Exception):
         return _wanted(*of)
-    return None
+    return []
 
 
 def _found(wanted: Wanted) -> bool:
     """Return True if a library is in the folder of builds; it is loaded."""
-    built = load_whole(wanted.library, wanted.made_by, library_names.encoded(*wanted.names))
+    built = load_whole(wanted.library, wanted.made_by, wanted.encoded)
     if built:
         wanted.implement(built)
     return bool(built)
@@ -149,11 +146,11 @@ def _found_alike(wanted: Wanted) -> bool:
     """Return True if a library has other names; one with these names is made of it, and loaded."""
     for path in sorted(wanted.library.parent.glob(f"*_{wanted.alike}.so")):
         content = read_whole(path, wanted.made_by)
-        made = content and library_names.renamed(content, *wanted.names)
+        made = content and wanted.named(content)
         if made:
             made_by = path.with_suffix(".sum").read_text().partition("\n")[2]
             with OneLineErrors(wanted.kernels.name, path.parent):
-                _keep(wanted.library, made, made_by)
+                keep(wanted.library, made, made_by)
             return _found(wanted)
     return False
 
@@ -172,7 +169,7 @@ def _build(several: "Sequence[Wanted]") -> None:
     """Build libraries side by side, unless another process builds them first, and load them.
 
     Raises:
-        RuntimeError: the first one cannot be built; another's own first use tells so.
+        RuntimeError: the kernel of the first one cannot be built; another's own first use tells so.
     """
     first = several[0]
     with contextlib.ExitStack() as stack:
@@ -185,15 +182,15 @@ def _build(several: "Sequence[Wanted]") -> None:
             return
         chosen = {wanted.alike: wanted for wanted in reversed(missing)}
         different = [wanted for wanted in missing if wanted is chosen[wanted.alike]]
-        titles = [f"{each.kernels.name} {each.kernel} for {each.device}" for each in different]
+        titles = [each.title for each in different if each.part != by_dtype.BINDING] or [first.title]
         found = tools.compilers(first.kernels.name, first.device, tools.place_of(first.library.parent))
         most = together.jobs() // len(different)  # of each
         with found as words, Progress(titles) as progress:
             for wanted, built in together.each(lambda one: build_library(one, words, most), different):
-                progress.done()
+                progress.done(wanted.part != by_dtype.BINDING)
                 if not isinstance(built, Exception):
                     wanted.implement(built)
-                elif wanted is first:
+                elif wanted.of == first.of:
                     raise built
         for wanted in missing:
             if wanted is not chosen[wanted.alike]:
@@ -221,7 +218,7 @@ def build_library(wanted: Wanted, words: "List[str]", most: int) -> Any:
         if not tools.is_direct(device):
             return _built_by_torch(wanted, words, folder)
         names = library_names.definition(*wanted.names)
-        _keep(
+        keep(
             library, direct.build(wanted.recipe, names, direct.Folder(folder, words, most)), wanted.made_by
         )
         return flavour.loaded(library)
@@ -243,11 +240,11 @@ def _built_by_torch(wanted: Wanted, words: "List[str]", folder: str) -> Any:
         **flavour.inline_options(wanted.kernel),
     )
     [made] = pathlib.Path(folder).glob("*.so")
-    _keep(flavour.kept_as(wanted.library, made), made.read_bytes(), wanted.made_by)
+    keep(flavour.kept_as(wanted.library, made), made.read_bytes(), wanted.made_by)
     return built
 
 
-def _keep(library: pathlib.Path, content: bytes, made_by: str) -> None:
+def keep(library: pathlib.Path, content: bytes, made_by: str) -> None:
     """Write a library, and its size, its digest and the tools that made it beside it."""
     publish(library, content)
     publish(library.with_suffix(".sum"), checksum(library, content) + made_by.encode())

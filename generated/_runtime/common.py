@@ -11,7 +11,7 @@ from typing import Any, Callable, Optional
 
 import torch
 
-from . import compiled_call
+from . import compiled_call, together
 from .calls import PLAIN, forward_ad, is_tracing
 from .flavour import are_transforms_active, is_dynamo_compiling
 
@@ -104,6 +104,17 @@ def _several(kernels: Any, other: "Callable[..., Any]", by_pytorch: "Callable[..
         return by_pytorch(*arguments) if none else result
 
     return run
+
+
+def begun(kernels: Any, choose: "Callable[..., Any]") -> "Callable[..., Any]":
+    """Return a choice of the call whose gradient is recorded; the first one has both passes built."""
+
+    def first(*tensors: Any) -> Any:
+        together.join([kernels], "backward")
+        kernels.graded = choose
+        return choose(*tensors)
+
+    return first
 
 
 def widened(x: torch.Tensor) -> torch.Tensor:

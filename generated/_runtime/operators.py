@@ -160,7 +160,7 @@ def _first_use(
                 for out, result in zip(arguments[count:], listed(kernels.by_pytorch(*arguments[:count]))):
                     out.copy_(result)
             return (None,) * made if made > 1 else None
-        load(kernels, operators, kernel, "cuda" if "cuda" in devices else "cpu")
+        load(kernels, operators, kernel, "cuda" if "cuda" in devices else "cpu", arguments[0].dtype)
         return operator(*arguments)
 
     return loading

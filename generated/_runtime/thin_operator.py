@@ -19,7 +19,7 @@ from typing import Any, Optional, Sequence, Tuple
 import torch
 from torch.nn import functional
 
-from . import build, sharding
+from . import build, sharding, thin_build
 from .autograd import keep, signed, stand_ins
 from .calls import have_kernel, transformed
 from .flavour import define, register_fake, register_vmap
@@ -132,7 +132,7 @@ def define_operators(kernels: Any, operators: Any) -> None:
     forward = getattr(operators, f"{name}_convolution_forward").default
 
     def loading(*arguments: Any) -> bool:
-        if arguments[0].device.type != "cuda" or not build.can_load(kernels, operators, "convolved"):
+        if arguments[0].device.type != "cuda" or not thin_build.is_ready(kernels):
             return False
         build.load(kernels, operators, "convolved", "cuda")
         return bool(kernel(*arguments))

@@ -9,6 +9,8 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 
+#include <utility>
+
 namespace fusegen {
 namespace {
 
@@ -27,6 +29,7 @@ struct Call {
   bool saves_output;  // in place of the tensors
   bool widens;        // 16 bits on a GPU, under autocast
   int64_t shortest, parts;  // elements of a part of a loss of whole tensors, and parts at most; else 0
+  mutable bool begun = false;  // whether a gradient was recorded: Python has both passes built at the first call
 };
 
 // True for a strided tensor on a CPU or a GPU of CUDA without a lazy negation, a batch or a tangent of torch.func.
@@ -86,7 +89,8 @@ struct Arguments {
     if (call.widens && halves && !excluded.has(c10::DispatchKey::AutocastCUDA)) return true;
     if (torch::autograd::ForwardADLevel::try_get_by_idx(0)) return true;
     const bool is_large = call.most == 0 || (x.is_cuda() && x.numel() >= call.most);
-    return are_graded && (is_large || excluded.has_any(c10::autograd_dispatch_keyset));
+    return are_graded && (is_large || !std::exchange(call.begun, true) ||
+                          excluded.has_any(c10::autograd_dispatch_keyset));
   }
 };
 

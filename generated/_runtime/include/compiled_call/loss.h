@@ -33,7 +33,8 @@ std::vector<variable_list> cut(const Call& call, at::TensorList tensors) {
   std::vector<variable_list> parts(whole > 0 && rest > 0 ? 2 : 1);
   for (const Tensor& t : tensors) {
     if (parts.size() == 1) {
-      parts[0].push_back(t.reshape({rest > 0 ? 1 : whole / length, -1}));
+      const int64_t rows = rest > 0 ? 1 : whole / length;
+      parts[0].push_back(t.is_contiguous() ? t.view({rows, size / rows}) : t.reshape({rows, -1}));
       continue;
     }
     const Tensor flat = t.reshape({-1});
@@ -43,28 +44,51 @@ std::vector<variable_list> cut(const Call& call, at::TensorList tensors) {
   return parts;
 }
 
+// The sum of some means, times a number. That of one mean on the CPU takes no operations of tensors.
+Tensor scaled_sum(const Tensor& means, double share) {
+  if (!means.is_cpu() || means.numel() != 1) return means.sum().mul(share);
+  double* const only = means.mutable_data_ptr<double>();
+  *only = (0.0 + *only) * share;  // a sum begins with 0, which has the sign of -0
+  return means.view(at::IntArrayRef());
+}
+
 Tensor reduced(const Call& call, at::TensorList tensors, const std::vector<double>& scalars, int64_t count) {
   at::AutoDispatchBelowADInplaceOrView below;
   Tensor total;
   for (const variable_list& rows : cut(call, tensors)) {
     const Tensor means = computed(call.forward, Stack(rows.begin(), rows.end()), scalars).at(0).toTensor();
-    const Tensor part = means.sum().mul(double(rows[0].size(1)) / double(count));
+    const Tensor part = scaled_sum(means, double(rows[0].size(1)) / double(count));
     total = total.defined() ? total.add(part) : part;
   }
   return total.to(tensors[0].scalar_type());
 }
 
-// The gradients of the tensors of some parts, of the incoming one of their means in double. That of a mean is the sum
-// of those of its elements, which may exceed float16, so that the kernel runs in float then.
-variable_list gradients(const Call& call, const Tensor& grad, const variable_list& rows,
+Tensor as(at::ScalarType dtype, const Tensor& t) { return t.scalar_type() == dtype ? t : t.to(dtype); }
+
+// An incoming gradient times a number, in double, rounded to a dtype, for each row. On the CPU it is read and written
+// without operations of tensors.
+Tensor of_rows(const Tensor& grad, double share, at::ScalarType dtype, int64_t rows) {
+  if (!grad.is_cpu()) return grad.to(at::kDouble).mul(share).to(dtype).expand({rows});
+  const bool is_float = grad.scalar_type() == at::kFloat, makes_float = dtype == at::kFloat;
+  const double value = (is_float ? double(*grad.const_data_ptr<float>()) : grad.item<double>()) * share;
+  const Tensor made = at::empty({1}, grad.options().dtype(makes_float ? at::kFloat : at::kDouble));
+  if (makes_float) *made.mutable_data_ptr<float>() = float(value);
+  else *made.mutable_data_ptr<double>() = value;
+  const Tensor rounded = as(dtype, made);
+  return rows == 1 ? rounded : rounded.expand({rows});
+}
+
+// The gradients of the tensors of some parts, of the incoming one, of which a mean has a share. That of a mean is the
+// sum of those of its elements, which may exceed float16, so that the kernel runs in float then.
+variable_list gradients(const Call& call, const Tensor& grad, double share, const variable_list& rows,
                         const std::vector<double>& scalars) {
   const auto dtype = rows[0].scalar_type();
   const auto in = dtype == at::kHalf && rows[0].size(1) > 1 ? at::kFloat : dtype;
-  Stack given{grad.to(in).expand({rows[0].size(0)})};
-  for (const Tensor& t : rows) given.emplace_back(t.to(in));
+  Stack given{of_rows(grad, share, in, rows[0].size(0))};
+  for (const Tensor& t : rows) given.emplace_back(as(in, t));
   variable_list found;
   for (const auto& made : computed(call.backward, std::move(given), scalars))
-    found.push_back(made.toTensor().to(dtype));
+    found.push_back(as(dtype, made.toTensor()));
   return found;
 }
 
@@ -94,10 +118,9 @@ struct GradedLoss : torch::autograd::Function<GradedLoss> {
   static variable_list by_kernel(const Call& call, const Tensor& grad, const variable_list& saved,
                                  const std::vector<double>& scalars, int64_t count) {
     at::AutoDispatchBelowADInplaceOrView below;
-    const Tensor wide = grad.to(at::kDouble);
     std::vector<variable_list> made;
     for (const variable_list& rows : cut(call, saved))
-      made.push_back(gradients(call, wide.mul(double(rows[0].size(1)) / double(count)), rows, scalars));
+      made.push_back(gradients(call, grad, double(rows[0].size(1)) / double(count), rows, scalars));
     for (size_t k = 0; k < saved.size(); ++k) {
       if (made.size() > 1) made[0][k] = at::cat({made[0][k].view({-1}), made[1][k].view({-1})});
       made[0][k] = made[0][k].view(saved[k].sizes());

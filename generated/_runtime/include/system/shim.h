@@ -14,6 +14,7 @@ using TorchLibraryHandle = TorchLibraryOpaque*;
 using StableIValue = uint64_t;
 
 extern "C" {
+int32_t aoti_torch_call_dispatcher(const char* name, const char* overload, StableIValue* stack);
 int32_t aoti_torch_copy_(AtenTensorHandle to, AtenTensorHandle from, int32_t non_blocking);
 int32_t aoti_torch_delete_tensor_object(AtenTensorHandle tensor);
 int32_t aoti_torch_device_type_cpu();
