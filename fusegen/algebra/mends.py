@@ -4,7 +4,7 @@ No rule asks for them: `compiler/mended.py` tries a program beside eager's opera
 where that leaves fewer results that differ.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -81,10 +81,19 @@ def with_negative_zero(program: Program, k: int) -> Program:
     return _changed(program, k, lambda term: -(ZERO - term))
 
 
-def with_nan(program: Program, k: int, name: str) -> Program:
-    """Return a program whose result is NaN where an input is."""
+def with_nan(program: Program, k: int, name: str) -> Iterator[Program]:
+    """Yield programs whose result is NaN where an input is: in a branch that others choose, in all."""
     x = Name(name)
-    return _result(program, k, call("where", call("eq", x, x), program.results[k], x))
+
+    def guarded(term: Term) -> Term:
+        return call("where", call("eq", x, x), term, x)
+
+    result = program.results[k]
+    match result:
+        case Apply("where", (condition, chosen, other)) if name not in names(condition):
+            yield _result(program, k, call("where", condition, chosen, guarded(other)))
+            yield _result(program, k, call("where", condition, guarded(chosen), other))
+    yield _result(program, k, guarded(result))
 
 
 def as_declared(program: Program, k: int, declared: Program) -> Program:

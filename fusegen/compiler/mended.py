@@ -105,7 +105,8 @@ class Mending:
                     mends.with_negative_zero if negative else mends.with_positive_zero, program, k
                 )
             elif fault.kind == "nan":
-                yield from (partial(mends.with_nan, program, k, name) for name in undefined)
+                for name in undefined:
+                    yield from map(_made, mends.with_nan(program, k, name))
                 if (
                     not any(map(math.isnan, fault.at.values()))
                     and self.declared[which].inputs == program.inputs
