@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from fractions import Fraction
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -13,8 +14,10 @@ from kernels import INTEGERS
 
 from benchmarks.same_kernels import ptx, results, text
 from benchmarks.same_kernels.__main__ import _names
+from benchmarks.same_kernels.renames import NONE
 from benchmarks.same_kernels.tokens import tokens, without_uncalled
-from benchmarks.same_kernels.versions import Pair, module, workers
+from benchmarks.same_kernels.verdict import by_names
+from benchmarks.same_kernels.versions import Pair, files_of, module, workers
 from fusegen.core.header_files import without_comments
 
 # --- texts ----------------------------------------------------------------------------------------------
@@ -266,3 +269,31 @@ def test_scalars_have_their_defaults_and_numbers_without_one_some_value(
     name: str, scalars: dict[str, Fraction]
 ) -> None:
     assert results._scalars(module(ROOT / "generated" / f"{name}.py")) == scalars
+
+
+# --- modules of several kernels -------------------------------------------------------------------------
+
+SEVERAL = "kernelbench/linears_sigmoid_logsumexp"
+MORE = "changed: more than these names of {}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            "  return sigmoid(x);",
+            "  return\n      sigmoid(x);  // of one",
+            "unchanged (text but for templates",
+        ),
+        ("  return sigmoid(x);", "  return sigmoid(2 * x);", MORE.format("hidden")),
+        ("  return exp(x - of_row);", "  return exp(of_row - x);", MORE.format("the last kernel")),
+        ("    return torch.sigmoid(x)", "    return torch.tanh(x)", MORE.format("hidden")),
+    ],
+)
+def test_each_kernel_of_a_module_is_compared(old: str, new: str, told: str) -> None:
+    before = (ROOT / "generated" / f"{SEVERAL}.py").read_text(encoding="utf-8")
+    after = before.replace(old, new)
+    assert after != before
+    runtime = files_of(ROOT / "generated" / "_runtime")
+    pair: Any = SimpleNamespace(name=SEVERAL, texts=(before, after), runtimes=(runtime, runtime))
+    assert str(by_names(pair, "cpu", NONE)).startswith(told)

@@ -20,6 +20,8 @@ The Python of a module decides results, too: which kernel takes which tensors, s
 changed, both versions run, even where all C++ is the same. For CUDA they run on the GPU if PyTorch has
 one, else on the CPU. Python that only tensors on CUDA reach counts as text of the host in either case.
 
+Of a module of several kernels only the texts are compared, each kernel's as that of a module of it alone.
+
 --renamed OLD=NEW, once for each name, compares the text alone, in seconds: the C++ has to be that of the
 revision token for token, with identifiers replaced as told, and no two names may have become one.
 FUNCTION.OLD=NEW renames a parameter or a local variable. Any other change counts as one of kernels.
@@ -42,6 +44,7 @@ from typing import Any
 import click
 
 from benchmarks.same_kernels.renames import Renames
+from benchmarks.same_kernels.several import parts
 from benchmarks.same_kernels.verdict import Verdict, verdict
 from benchmarks.same_kernels.versions import Pair, files_of, workers
 from fusegen.codegen import runtime_text
@@ -135,14 +138,20 @@ def digest_of(ref: str) -> Callable[[str, str, dict[str, str]], str]:
 
 
 def renewed(ref: str, found: Verdict) -> str:
-    """Write the digest of a module into its certificate, where it is shown to be of the same kernels.
+    """Write digests into the certificates of a module, where it is shown to be of the same kernels.
 
     Returns:
         What was done, or why nothing was; empty if there is nothing to do.
     """
     module = FOLDER / f"{found.name}.py"
-    path = path_of(module)
-    texts = (committed(ref, module) or b"").decode(), module.read_text(encoding="utf-8")
+    whole = (committed(ref, module) or b"").decode(), module.read_text(encoding="utf-8")
+    old, now = (parts(found.name, text) for text in whole)
+    done = [_renewed(ref, found, path_of(module, title), (old[title], now[title])) for title in now]
+    return "; ".join(dict.fromkeys(filter(None, done)))
+
+
+def _renewed(ref: str, found: Verdict, path: Path, texts: tuple[str, str]) -> str:
+    """Write the digest of a kernel into its certificate, as `renewed` does for all kernels of a module."""
     old = digest_of(ref)(texts[0], found.device, runtime_of(ref))
     now = kernel_digest(texts[1], found.device, files_of(FOLDER / runtime_text.FOLDER))
     before, after = committed(ref, path) or b"", path.read_bytes() if path.exists() else b""

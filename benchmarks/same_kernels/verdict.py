@@ -9,12 +9,13 @@ from functools import cache
 
 import torch
 
+from benchmarks.same_kernels import several
 from benchmarks.same_kernels.ptx import CHIPS, compiled, differing
-from benchmarks.same_kernels.renames import NONE, Renames, same_but_for
+from benchmarks.same_kernels.renames import NONE, Renames
 from benchmarks.same_kernels.results import counted, result, results
 from benchmarks.same_kernels.text import Recipe, bare, host_texts, moved, python_of
 from benchmarks.same_kernels.versions import Pair, recipes
-from fusegen.evidence.certify.digest import deciding, kernel_digest
+from fusegen.evidence.certify.digest import kernel_digest
 from fusegen.evidence.certify.host import machine
 
 Found = tuple[tuple[str, ...], tuple[str, ...]]  # what is the same, and what is not
@@ -59,7 +60,7 @@ def verdict(pair: Pair, device: str, renames: Renames = NONE) -> Verdict:
         return Verdict(pair.name, device, ("text",))
     try:
         by_text = by_names(pair, device, renames)
-        if by_text.same or renames != NONE:
+        if by_text.same or renames != NONE or len(several.parts(pair.name, "")) > 1:
             return by_text
         return on_cpu(pair) if device == "cpu" else on_cuda(pair)
     except Exception as error:
@@ -72,14 +73,19 @@ def by_names(pair: Pair, device: str, renames: Renames) -> Verdict:
     Raises:
         Unproved: a name may be captured.
     """
-    whole = zip(pair.texts, pair.runtimes, strict=True)
-    old, now = (deciding(text, device, runtime) for text, runtime in whole)
-    if _same_python(pair) and old[1] == now[1] and same_but_for(renames, old[2], now[2], device):
+    old, now = (several.parts(pair.name, text) for text in pair.texts)
+    other = [
+        title
+        for title in now
+        if not several.same_text((old[title], now[title]), pair.runtimes, device, renames)
+    ]
+    if not other:
         proof = (
             "text with names replaced" if renames != NONE else "text but for templates that nothing calls"
         )
         return Verdict(pair.name, device, (proof,))
-    return Verdict(pair.name, device, wrong=("more than these names",))
+    of = f" of {' and '.join(title or 'the last kernel' for title in other)}" * (len(now) > 1)
+    return Verdict(pair.name, device, wrong=(f"more than these names{of}",))
 
 
 def on_cpu(pair: Pair) -> Verdict:
