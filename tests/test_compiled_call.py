@@ -316,6 +316,16 @@ def test_inference_and_no_grad() -> None:
     assert not y.is_inference()
 
 
+def test_the_first_gradient_has_both_passes_built_at_once() -> None:
+    counted, [x] = Counted("gelu"), drawn((3,))
+    vars(counted.kernels).pop("_passes", None)
+    with torch.no_grad():
+        counted.taken(x)
+    assert "_passes" not in vars(counted.kernels)
+    counted.taken(x)
+    assert vars(counted.kernels)["_passes"] == {"backward"}
+
+
 def test_checkpointing() -> None:
     counted, [x] = Counted("swiglu"), drawn((3,))
     y = torch.utils.checkpoint.checkpoint(lambda t: counted.taken(t, t), x, use_reentrant=False)
