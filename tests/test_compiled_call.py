@@ -56,7 +56,6 @@ class Counted:
     """A module's call in C++, which counts what it leaves to Python."""
 
     made: Any = None  # of the library
-    begun = False  # whether a gradient was recorded
 
     def __init__(self, name: str, in_front: Call = CALLS.in_front) -> None:
         self.kernels, self.left = load(name).KERNELS, 0
@@ -71,19 +70,10 @@ class Counted:
             self.call: Call = in_front(self.kernels, python)
         assert self.call is not python
 
-    def begin(self, *arguments: Any) -> None:
-        """Call it for the first time with a gradient, which is left to Python."""
-        self.taken(*arguments)
-        self.left = 0
-
     def taken(self, *arguments: Any) -> Any:
-        """The result of a call, which C++ takes, but for the first one with a gradient."""
+        """The result of a call, which C++ takes."""
         before = self.left
         result = self.call(*arguments)
-        if result.requires_grad and not self.begun:
-            self.begun = self.left == before + 1
-            assert self.begun
-            before, result = self.left, self.call(*arguments)
         assert self.left == before
         return result
 
@@ -285,7 +275,6 @@ def test_a_batch_of_gradients() -> None:
 
 def test_hooks_of_saved_tensors() -> None:
     counted, [x] = Counted("gelu"), drawn((3,))
-    counted.begin(x)
     seen: list[Tensor] = []
 
     def pack(t: Tensor) -> Tensor:
@@ -325,6 +314,16 @@ def test_inference_and_no_grad() -> None:
         y = counted.taken(x)
     assert not y.requires_grad
     assert not y.is_inference()
+
+
+def test_the_first_gradient_has_both_passes_built_at_once() -> None:
+    counted, [x] = Counted("gelu"), drawn((3,))
+    vars(counted.kernels).pop("_passes", None)
+    with torch.no_grad():
+        counted.taken(x)
+    assert "_passes" not in vars(counted.kernels)
+    counted.taken(x)
+    assert vars(counted.kernels)["_passes"] == {"backward"}
 
 
 def test_checkpointing() -> None:

@@ -23,8 +23,6 @@ SHAPES = [(10,), (3, 4096), (5000,), (2, 3, 1500), ()]
 def counted(name: str) -> Counted:
     """A loss by C++ and by Python, which counts the calls that C++ leaves to Python."""
     found = Counted(name, partial(CALLS.in_front_of_parts, cut=(parts.SHORTEST, parts.MOST)))
-    count, scalars = LOSSES[name]
-    found.begin(*drawn(count, (3,), torch.float32), *scalars, "mean")
     return found
 
 

@@ -112,6 +112,26 @@ def test_pytorchs_convolution_runs_until_the_kernel_is_built(late: Late, tmp_pat
     assert late.begun == 1
 
 
+@pytest.mark.parametrize("late", [("thin_of_another", SLOW)], indirect=True)
+def test_a_build_of_another_process_that_made_nothing_is_begun_here(late: Late, tmp_path: Path) -> None:
+    def is_locked(*_: object) -> None:
+        raise BlockingIOError
+
+    (tmp_path / "go").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(own(late.module, "background"), "build", is_locked)
+        assert not late.call()[0]
+        assert not late.call()[0]
+        assert late.begun == 1  # which is looked for again after a while only
+        patch.setattr(own(late.module, "thin_build"), "WAIT", 0)
+        vars(late.module.KERNELS.operators)["_fusegen_convolved"].again = 0
+        assert not late.call()[0]
+    assert not late.call()[0]
+    waited_for(lambda: ".sum" in late.files() and ".so" in late.files())
+    assert late.call()[0]
+    assert late.begun > 2
+
+
 @pytest.mark.parametrize("late", [("thin_killed", KILLED)], indirect=True)
 def test_a_build_that_is_killed_is_one_sentence(
     late: Late, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -15,12 +15,15 @@ def expanded(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
 
 
 def are_usual(kernels: Any, tensors: "Sequence[Any]") -> bool:
-    """Return True for tensors of one shape, and features of the shape of a row, as most calls have them."""
+    """Return True for tensors of one shape, and features that are all of it, or all of that of a row."""
     shape, features, names = tensors[0].shape, kernels.features, kernels.signature.tensors
     row = None if kernels.by_channel or not kernels.over else shape[kernels.over :] or None
+    of_features = None
     for name, tensor in zip(names[: kernels.alike], tensors):
-        own = tensor.shape
-        if own != shape and (own != row or name not in features):
+        own, is_feature = tensor.shape, name in features
+        if is_feature and of_features is None:
+            of_features = row if own == row else shape
+        if own != (of_features if is_feature else shape):
             return False
     return True
 

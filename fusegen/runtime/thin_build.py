@@ -1,8 +1,8 @@
 """The build of a thin convolution's kernel in the background, for nvcc takes some ten seconds.
 
 Until it has ended, PyTorch's convolution runs with the module's kernel behind it; then one kernel does.
-Another process that builds the same is waited for. A call that a CUDA graph captures neither begins a build
-nor loads what one has made.
+Another process that builds the same is waited for; if it ends without a library, this one builds. A call
+that a CUDA graph captures neither begins a build nor loads what one has made.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import os
 import pathlib
 import shlex
 import tempfile
+import time
 from typing import Any, List, Optional
 
 import torch
@@ -24,6 +25,7 @@ from .wanted import Wanted
 
 KERNEL, STATE = "convolved", "_fusegen_convolved"  # the latter an attribute of a namespace of operators
 SOURCES = ("main.cpp", "main.cu")
+WAIT = 10.0  # seconds after which a build that another process had begun is looked for again
 LIBRARIES = ("-Wl,--no-as-needed", "-ltorch_cpu", "-lc10", "-ltorch_cuda")
 
 
@@ -32,12 +34,22 @@ class Building:
 
     Attributes:
         wanted: the library, until it is loaded or has failed.
+        builder: the process that builds it; a fork's child is another one.
+        again: when to look for that of another process again.
     """
 
     def __init__(self) -> None:
         self.wanted: "Optional[Wanted]" = None
+        self.builder, self.again = 0, 0.0
 
     def begin(self, kernels: Any) -> None:
+        """Begin the build, or tell why there is none."""
+        self.wanted, self.again = None, time.monotonic() + WAIT
+        failure = outcome(self._begin, kernels)
+        if failure is not None:
+            tell(kernels, str(failure).replace(f"{kernels.name}: ", "", 1))
+
+    def _begin(self, kernels: Any) -> None:
         """Begin the build of a library, unless it is there, or has failed by these tools today."""
         several = build.missing(kernels, kernels.operators, KERNEL, "cuda")
         for wanted in several:
@@ -47,8 +59,10 @@ class Building:
                 continue
             keep = functools.partial(_keep, wanted)
             of = wanted.library, words(wanted), sources(wanted), keep, wanted.made_by, self.end
-            with contextlib.suppress(BlockingIOError, PermissionError):  # another process builds it
+            self.builder = 0
+            with contextlib.suppress(BlockingIOError):  # another process builds it
                 background.build(*of)
+                self.builder = os.getpid()
 
     def end(self, made: bool) -> None:
         """Note that a build has ended; one sentence tells of one that made nothing."""
@@ -64,6 +78,8 @@ class Building:
         if wanted is not None and wanted.library.exists() and wanted.library.with_suffix(".sum").exists():
             self.wanted = None
             build.missing(kernels, kernels.operators, KERNEL, "cuda")
+        elif wanted is not None and self.builder != os.getpid() and time.monotonic() > self.again:
+            self.begin(kernels)
         return build.is_loaded(kernels, kernels.operators, KERNEL, "cuda")
 
 
@@ -81,9 +97,8 @@ def is_ready(kernels: Any) -> bool:
         return False
     new = Building()
     building = vars(operators).setdefault(STATE, new)
-    failure = outcome(new.begin, kernels) if building is new else None
-    if failure is not None:
-        tell(kernels, str(failure).replace(f"{kernels.name}: ", "", 1))
+    if building is new:
+        new.begin(kernels)
     return bool(building.load(kernels))
 
 

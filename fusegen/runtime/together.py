@@ -29,7 +29,7 @@ def join(several: "Iterable[Any]", *passes: str) -> None:
 def companions(kernels: Any, kernel: str) -> "List[Tuple[Any, str]]":
     """Return the modules and passes that a model runs with a kernel of one, but for that kernel itself."""
     passes = {kernel, *vars(kernels).get(PASSES, ())}
-    modules = vars(kernels).get(MODULES, {}).values()
+    modules = [*vars(kernels).get(MODULES, {}).values()]  # to which another thread may add
     every = ((each, each_pass) for each in modules for each_pass in sorted(passes) if has(each, each_pass))
     return [one for one in every if one[0] is not kernels or one[1] != kernel]
 

@@ -24,7 +24,7 @@ from typing import Any, Callable, List, Tuple
 
 import torch
 
-from . import background, bitmask, tools
+from . import background, bitmask, together, tools
 from .cache import cache_folder, cache_path, checksum, digest, publish, read_whole, trusted
 from .flavour import is_dynamo_compiling
 from .headers import inlined, without_comments
@@ -97,6 +97,7 @@ def _described(kernels: Any, run: Any, recorded: "Callable[..., Any]") -> "Tuple
         f"{space}::{kernels.name}_backward",
         run,
         recorded,
+        functools.partial(together.join, [kernels], "backward"),
         kernels.inputs,
         signature.params,
         kernels.dtypes,

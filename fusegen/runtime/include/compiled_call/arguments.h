@@ -7,8 +7,6 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 
-#include <utility>
-
 namespace fusegen {
 namespace {
 
@@ -21,13 +19,14 @@ struct Call {
   c10::OperatorHandle forward, backward;
   PyObject* python;    // the module's function
   PyObject* recorded;  // its gradients as autograd records them, of grad, what was saved, and the scalars
+  PyObject* begin;     // is told of the first call whose gradient is recorded, and has both passes built at once
   size_t tensors, scalars;
   uint64_t dtypes;    // a bit for each
   int64_t most;       // elements on a GPU below which C++ records the gradient; none if Python records all
   bool saves_output;  // in place of the tensors
   bool widens;        // 16 bits on a GPU, under autocast
   int64_t shortest, parts;  // elements of a part of a loss of whole tensors, and parts at most; else 0
-  mutable bool begun = false;  // whether a gradient was recorded: Python has both passes built at the first call
+  mutable bool begun = false;  // whether a gradient was recorded
 };
 
 // True for a strided tensor on a CPU or a GPU of CUDA without a lazy negation, a batch or a tangent of torch.func.
@@ -87,8 +86,7 @@ struct Arguments {
     if (call.widens && halves && !excluded.has(c10::DispatchKey::AutocastCUDA)) return true;
     if (torch::autograd::ForwardADLevel::try_get_by_idx(0)) return true;
     const bool is_large = call.most == 0 || (x.is_cuda() && x.numel() >= call.most);
-    return are_graded && (is_large || !std::exchange(call.begun, true) ||
-                          excluded.has_any(c10::autograd_dispatch_keyset));
+    return are_graded && (is_large || excluded.has_any(c10::autograd_dispatch_keyset));
   }
 };
 

@@ -4,6 +4,8 @@
 // built with PyTorch's own C++, for one version of PyTorch and of Python.
 #include <torch/csrc/Dtype.h>
 
+#include <utility>
+
 #include "compiled_call/loss.h"
 
 namespace fusegen {
@@ -14,7 +16,13 @@ struct WithoutInterpreter {
   ~WithoutInterpreter() { PyEval_RestoreThread(state); }
 };
 
+void begin(const Call& call, const Arguments& of) {
+  if (!of.are_graded || std::exchange(call.begun, true)) return;
+  if (const THPObjectPtr told(PyObject_CallNoArgs(call.begin)); !told.get()) throw python_error();
+}
+
 Tensor result(const Call& call, const Arguments& of) {
+  begin(call, of);
   WithoutInterpreter released;
   if (of.are_graded) return Graded::apply(&call, at::TensorList(of.tensors), of.scalars);
   return computed(call.forward, Stack(of.tensors.begin(), of.tensors.end()), of.scalars).at(0).toTensor();
@@ -32,6 +40,7 @@ PyObject* called(PyObject* self, PyObject* const* given, Py_ssize_t count) {
 }
 
 Tensor result_of_loss(const Call& call, const Arguments& of, const std::string& reduction) {
+  begin(call, of);
   WithoutInterpreter released;
   if (of.are_graded) return GradedLoss::apply(&call, at::TensorList(of.tensors), of.scalars, reduction);
   return reduced(call, of.tensors, of.scalars, divisor(reduction, of.tensors[0]));
@@ -52,8 +61,8 @@ PyObject* called_loss(PyObject* self, PyObject* const* given, Py_ssize_t count) 
   END_HANDLE_TH_ERRORS
 }
 
-// compiled_call(forward, backward, python, recorded, tensors, scalars, dtypes, most, saves_output, widens, shortest,
-// parts)
+// compiled_call(forward, backward, python, recorded, begin, tensors, scalars, dtypes, most, saves_output, widens,
+// shortest, parts)
 PyObject* compiled_call(PyObject*, PyObject* arguments) {
   HANDLE_TH_ERRORS
   static PyMethodDef method{"compiled_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(called)),
@@ -61,20 +70,19 @@ PyObject* compiled_call(PyObject*, PyObject* arguments) {
   static PyMethodDef loss{"compiled_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(called_loss)),
                           METH_FASTCALL, "The call of a loss, of tensors, scalars and a reduction."};
   const char *forward, *backward;
-  PyObject *python, *recorded, *dtypes;
+  PyObject *python, *recorded, *begin, *dtypes;
   long long tensors, scalars, most, shortest, parts;
   int saves_output, widens;
-  if (!PyArg_ParseTuple(arguments, "ssOOLLO!LppLL", &forward, &backward, &python, &recorded, &tensors, &scalars,
-                        &PyTuple_Type, &dtypes, &most, &saves_output, &widens, &shortest, &parts))
+  if (!PyArg_ParseTuple(arguments, "ssOOOLLO!LppLL", &forward, &backward, &python, &recorded, &begin, &tensors,
+                        &scalars, &PyTuple_Type, &dtypes, &most, &saves_output, &widens, &shortest, &parts))
     return nullptr;
   auto& known = c10::Dispatcher::singleton();
   auto* call = new Call{known.findSchemaOrThrow(forward, ""), known.findSchemaOrThrow(backward, ""), python, recorded,
-                        size_t(tensors), size_t(scalars), 0, most, bool(saves_output), bool(widens),
+                        begin, size_t(tensors), size_t(scalars), 0, most, bool(saves_output), bool(widens),
                         shortest, parts};  // for ever
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(dtypes); ++k)
     call->dtypes |= 1ull << int(reinterpret_cast<THPDtype*>(PyTuple_GET_ITEM(dtypes, k))->scalar_type);
-  Py_INCREF(python);
-  Py_INCREF(recorded);
+  for (PyObject* const held : {python, recorded, begin}) Py_INCREF(held);
   THPObjectPtr self(PyCapsule_New(call, nullptr, nullptr));
   return PyCFunction_New(parts ? &loss : &method, self);
   END_HANDLE_TH_ERRORS
