@@ -311,4 +311,5 @@ def test_models_of_transformers_run_the_layers(hub: Workshop) -> None:
     }
     for each in found["models"].values():
         assert max(each["eager"], each["compiled"]) < 2e-6
-        assert each["gradients"] < 2e-5
+        ours, eager = each["gradients"]
+        assert ours < 2 * eager + 1e-7

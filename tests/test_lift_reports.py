@@ -12,7 +12,7 @@ from fusegen.core.chips import CHIPS
 from fusegen.errors import counted
 from fusegen.evidence.bench import clock
 from fusegen.evidence.bench.clock import Spread
-from fusegen.models.lift.clocks import STEP
+from fusegen.models.lift.clocks import FORWARD, STEP
 from fusegen.models.lift.network_times import COMPILED, EAGER, LIFTED, NetworkTimes, network_times
 from fusegen.schedule import cost
 
@@ -143,6 +143,7 @@ def test_a_network_is_timed_beside_torch_compile(
     ]
     assert workshop.run(*command).stdout.splitlines()[-10:] == lines
     assert ran == [EAGER, COMPILED, LIFTED] * 2
+    workshop.file("net.py", f"{NET}\n\nprint('imported')\n")
     records = [json.loads(line) for line in workshop.run(*command, "--format", "json").stdout.splitlines()]
     assert records[-1] == {
         **{"kind": "time", "what": "a step", "device": where},
@@ -155,16 +156,30 @@ class Averaged(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm, self.frozen = nn.BatchNorm1d(4), nn.Dropout().eval()
+        self.norm, self.drop, self.frozen = nn.BatchNorm1d(4), nn.Dropout(), nn.Dropout().eval()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the norm."""
-        result: torch.Tensor = self.frozen(self.norm(x))
+        result: torch.Tensor = self.frozen(self.drop(self.norm(x)))
         return result
 
 
-def test_a_compiler_that_fails_is_named_and_the_model_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Averaged()
+def refused(*_: Any) -> Any:
+    """Raise as a compiler does that is not there."""
+    raise RuntimeError("no compiler\nhere")
+
+
+class Failing(nn.Module):
+    """A network of such a compiler."""
+
+    forward = refused
+
+
+@pytest.mark.parametrize("compiled", [refused, lambda _: Failing()], ids=["at once", "when called"])
+def test_a_compiler_that_fails_is_named_and_the_model_stays(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, inputs, random = Averaged(), [torch.randn(8, 4)], torch.get_rng_state()
     before = {name: each.clone() for name, each in model.state_dict().items()}
     ran = list[str]()
 
@@ -172,23 +187,21 @@ def test_a_compiler_that_fails_is_named_and_the_model_stays(monkeypatch: pytest.
         ran.extend(runs)
         return {name: TIMES[name] for name, run in runs.items() if run() is not None}
 
-    def compiled(_: nn.Module) -> Any:
-        class Failing(nn.Module):
-            def forward(self, x: torch.Tensor) -> None:
-                raise RuntimeError("no compiler\nhere")
-
-        return Failing()
-
     monkeypatch.setattr(torch, "compile", compiled)
-    found = network_times(model, model, [torch.randn(8, 4)], STEP, turns)
+    found = network_times(model, model, inputs, STEP, turns)
     assert [*found.lines()][1:] == [
         "  eager          2 ms",
         "  lifted         1.25 ms  1.60 times eager's speed",
         "  torch.compile is not timed: it raises RuntimeError: no compiler",
     ]
     assert ran == [EAGER, LIFTED]
-    assert [each.training for each in model.modules()] == [True, True, False]
+    *_, last = found.records()
+    assert (last["run"], last["failed"]) == (COMPILED, "is not timed: it raises RuntimeError: no compiler")
+    with pytest.raises(RuntimeError, match="no compiler"):
+        network_times(model, model, inputs, FORWARD, refused)
+    assert [each.training for each in model.modules()] == [True, True, True, False]
     assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random)
 
 
 def test_nothing_is_said_where_the_lifted_network_wins() -> None:

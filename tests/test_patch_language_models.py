@@ -138,7 +138,7 @@ def test_rotary_embeddings_are_one_kernel(dtype: torch.dtype, batch: int, runs: 
             assert errors[0] <= 1.5 * errors[1] + torch.finfo(dtype).eps * true.abs().max()
         with torch.no_grad():
             assert all(map(torch.equal, ours(*tensors), mine))
-    assert runs.count("rotary") == 2 * 6
+    assert runs.count("rotary") == 6
 
 
 @pytest.mark.parametrize("device", ["cpu", GPU])
@@ -181,6 +181,22 @@ def test_tensors_that_the_kernel_does_not_take(call: str, runs: Ran) -> None:
 @pytest.mark.parametrize("kind", [Named, Other])
 def test_other_calls_stay(kind: Any, runs: Ran) -> None:
     assert str(fusegen.patch(kind())) == "the model has no layer that the library computes"
+
+
+@pytest.mark.parametrize(("least", "count"), [(8 * HEADS, 2), (8 * HEADS + 1, 0)])
+def test_keys_of_fewer_heads_follow_the_queries(
+    least: int, count: int, runs: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def large(name: str, written: str, x: Tensor, columns: int, *, is_recorded: bool) -> bool:
+        return (columns, x.numel() >= 2 * LENGTH * least) == (SIZE, True)
+
+    ran = list[Tensor]()
+    monkeypatch.setattr(rotary, "is_gain", large)
+    monkeypatch.setattr(rotary, "_run", lambda x, cos, sin: ran.append(x))
+    layer = Attention()
+    fusegen.patch(layer)
+    layer(*given(torch.float32))
+    assert [each.shape[1] for each in ran] == [HEADS, 1][:count]
 
 
 def test_a_function_that_was_replaced_runs(runs: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +279,7 @@ LABELS = torch.tensor([[1, 2, -100, 3, 10], [0, 0, 4, -100, 9]])
 OPTIONS: dict[str, dict[str, Any]] = {
     "a mean": {},
     "a sum over a number": {"num_items_in_batch": 7},
-    "a sum over a tensor": {"num_items_in_batch": torch.tensor(3), "more": 1},
+    "a sum over a tensor": {"num_items_in_batch": torch.tensor(3)},
     "shifted": {"shift_labels": LABELS.roll(1)},
     "all ignored": {"shift_labels": torch.full_like(LABELS, -100)},
 }
@@ -323,6 +339,17 @@ def test_a_language_model_is_patched_and_undone(runs: Ran) -> None:
     assert torch.equal(again(x, LABELS), eager)
 
 
+def test_further_arguments_of_a_loss_of_ones_own_are_read(runs: Ran) -> None:
+    def smoothed(*given: Any, label_smoothing: float = 0.0, **named: Any) -> Tensor:
+        return loss_in_float(*given, **named) + label_smoothing
+
+    logits = torch.randn(2, LENGTH, CLASSES).to(torch.bfloat16)
+    ours = causal_losses.CausalLoss(smoothed, False)
+    right = ours(logits, LABELS, CLASSES) + 1
+    torch.testing.assert_close(ours(logits, LABELS, CLASSES, label_smoothing=1.0), right)
+    assert runs == ["cross_entropy"]
+
+
 def test_losses_that_stay(runs: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     none = "the model has no layer that the library computes"
     assert str(fusegen.patch(Language())) == none  # in float32, of which PyTorch makes no copy
@@ -351,7 +378,8 @@ def test_llama(dtype: torch.dtype, runs: Ran) -> None:
         mine, theirs, truth = ([each.train(train)(ids, labels=ids).loss] for each in (ours, model, exact))
         for found, of in ((mine, ours), (theirs, model), (truth, exact)):
             found += torch.autograd.grad(found[0], [*of.parameters()])
-        assert runs.count("rotary") == 4
+        assert runs.count("rotary") == 2
+        assert runs.count("cross_entropy") == (dtype == torch.bfloat16)
         for one, other, true in zip(mine, theirs, truth, strict=True):
             assert one.dtype == other.dtype
             errors = [(each.double() - true).abs().max() for each in (one, other)]

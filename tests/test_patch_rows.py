@@ -89,6 +89,14 @@ class OneMore(Scaled):
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon) * (1 + self.weight)
 
 
+class OneMoreLayerNorm(nn.LayerNorm):
+    """Such a layer norm, as Nemotron's."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the norm."""
+        return F.layer_norm(input, self.normalized_shape, self.weight + 1, self.bias, self.eps)
+
+
 class InTraining(CastRms):
     """One that is another function in training."""
 
@@ -189,7 +197,9 @@ def test_rows_whose_kernel_would_lay_the_result_otherwise_stay(runs: list[str]) 
     assert runs == ["softmax"]
 
 
-@pytest.mark.parametrize("kind", [OneMore, InTraining, nn.RMSNorm], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [OneMore, OneMoreLayerNorm, InTraining, nn.RMSNorm], ids=lambda kind: kind.__name__
+)
 def test_other_functions_stay(kind: Any, runs: list[str]) -> None:
     layer = kind(LENGTH)
     report = fusegen.patch(nn.Sequential(layer))

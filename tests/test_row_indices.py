@@ -155,6 +155,9 @@ def test_what_is_no_index_is_refused(losses: Any) -> None:
     ):
         with pytest.raises(error, match=f"losses: {sentence}"):
             losses.losses(x, wrong)
+    several = torch.tensor([[-100, -1, -7, 5]])  # which a GPU asserts to be no less than -1
+    own = torch.vmap(lambda each: losses.KERNELS.index("target", each, x))(several)
+    assert own.flatten().tolist() == [-1, -2, -7, 5]
     with pytest.raises(RuntimeError, match="expected an index in float64"):
         losses.KERNELS.forward(x, target[:, None])
 

@@ -28,6 +28,13 @@ SECONDS = 5.0  # of turns on a CPU
 
 def lift_network(ctx: click.Context, target: str, given: Options) -> None:
     """Lift the distinct regions of a network to specs and their modules."""
+    with redirect_stdout(sys.stderr if given.form == JSON else sys.stdout):  # what the network prints, too
+        lines = _lifted(ctx, target, given)
+    click.echo("\n".join(lines))
+
+
+def _lifted(ctx: click.Context, target: str, given: Options) -> list[str]:
+    """Write the specs and the modules, and return the lines of the report."""
     from fusegen.core import write
     from fusegen.models.lift.found import found
     from fusegen.models.lift.lifted_network import named_regions
@@ -44,9 +51,8 @@ def lift_network(ctx: click.Context, target: str, given: Options) -> None:
         from fusegen.models.lift.modelled_clocks import gaining_on
 
         regions, names, timings = gaining_on(given.chip, regions, names)
-    with redirect_stdout(sys.stderr if given.form == JSON else sys.stdout):
-        make(write.changes(dict(names.texts)))
-        build_specs(ctx, tuple(names.texts), given.output)
+    make(write.changes(dict(names.texts)))
+    build_specs(ctx, tuple(names.texts), given.output)
     report = summary(regions, names, given.runs_on, given.chip or USUAL)
     times = _times(regions, inputs, given)
     if given.form == JSON:
@@ -55,10 +61,9 @@ def lift_network(ctx: click.Context, target: str, given: Options) -> None:
             *(each.records() for each in timings),
             *(each.records() for each in times),
         ]
-        click.echo("\n".join(json.dumps(each) for part in parts for each in part))
-        return
+        return [json.dumps(each) for part in parts for each in part]
     lines = [asked(given.runs_on, given.least_passes, given.chip), *report.lines(), *map(str, timings)]
-    click.echo("\n".join((*lines, *(line for each in times for line in each.lines()))))
+    return [*lines, *(line for each in times for line in each.lines())]
 
 
 def _times(regions: Found, inputs: Any, given: Options) -> list[NetworkTimes]:

@@ -9,6 +9,7 @@ from .calls import is_symbolic, traced, transformed
 from .checks import check
 
 IGNORED = -100  # picks no element, as PyTorch's ignore_index
+NONE, BEYOND = -1, -2  # what kernels take for none, and an integer that they refuse
 
 
 def check_reduction(module: str, reduction: Any) -> None:
@@ -40,13 +41,16 @@ def indexed(of: "Tuple[str, str, int, int]", given: Any, x: Any, ignored: int = 
     rows, row = x.shape[:first] + x.shape[last:], x.shape[first:last]
     shapes = f"{name} has the shape {tuple(given.shape)}, and the rows have {tuple(rows)}"
     check(given.shape == rows, module, shapes)
-    if given.device.type == "cpu" and not traced() and not transformed():  # CUDA asserts it on the device
+    others = given
+    if given.device.type == "cpu" and not traced() and not transformed():
         beyond = given[((given < 0) | (given >= row.numel())) & (given != ignored)]
         if beyond.numel():
             check(
                 False, module, f"{name} {beyond[0]} is out of range for {row.numel()} elements", IndexError
             )
-    whole = torch.where(given == ignored, -1, given).to(torch.float64)
+    else:  # CUDA asserts it on the device, where NONE is no error
+        others = given.masked_fill(given == NONE, BEYOND)
+    whole = torch.where(given == ignored, NONE, others).to(torch.float64)
     return whole.reshape(*x.shape[:first], *(1 for _ in row), *x.shape[last:])
 
 

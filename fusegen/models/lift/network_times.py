@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,13 +52,13 @@ class NetworkTimes:
             yield f"  {WINS.format(ratio=self.times[LIFTED] / self.times[COMPILED])}"
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Yield a record of each."""
+        """Yield a record of each, and one of what torch.compile raises."""
+        own = {"kind": "time", "what": self.what, "device": self.device}
         for name, taken in self.times.items():
             speed = self.times[EAGER] / taken
-            yield {
-                **{"kind": "time", "what": self.what, "device": self.device},
-                **{"run": name, "ms": taken, "speed": speed},
-            }
+            yield {**own, "run": name, "ms": taken, "speed": speed}
+        if self.failed:
+            yield {**own, "run": COMPILED, "failed": self.failed}
 
 
 def network_times(
@@ -73,24 +74,34 @@ def network_times(
         turns: times calls.
     """
     call = network_clock.step if what == STEP else network_clock.forward
-    modes = {each: each.training for each in (*model.modules(), lifted)}
-    compiled: Any = torch.compile(model)
+    device = next((each.device for each in model.parameters()), torch.device("cpu"))
     failed = ""
-    with network_clock.kept(model):
-        for each in (model, lifted):
-            each.train(what == STEP)
-        runs = {EAGER: call(model, inputs), COMPILED: call(compiled, inputs), LIFTED: call(lifted, inputs)}
+    with network_clock.kept(model), _trained(what, model, lifted):
+        runs = {EAGER: call(model, inputs)}
         try:
+            compiled: Any = torch.compile(model)
+            runs[COMPILED] = call(compiled, inputs)
             runs[COMPILED]()
         except Exception as error:  # of any of the compilers
             first = (str(error).splitlines() or [""])[0]
             failed = FAILS.format(kind=type(error).__name__, first=first)
-            del runs[COMPILED]
-        device = next((each.device for each in model.parameters()), torch.device("cpu"))
+            runs.pop(COMPILED, None)
+        runs[LIFTED] = call(lifted, inputs)
         times = turns(runs, device.type)
-    for each, training in modes.items():
-        each.training = training
     return NetworkTimes(what, _title(device), times, failed)
+
+
+@contextmanager
+def _trained(what: str, *networks: nn.Module) -> Iterator[None]:
+    """Have networks be in training or in evaluation, and all of their modules as before behind that."""
+    modes = {each: each.training for network in networks for each in network.modules()}
+    try:
+        for network in networks:
+            network.train(what == STEP)
+        yield
+    finally:
+        for each, training in modes.items():
+            each.training = training
 
 
 def _title(device: torch.device) -> str:

@@ -23,6 +23,7 @@ from fusegen.runtime.calls import is_batch, transformed
 
 NAME, ATTRIBUTE, FUNCTION = "cross_entropy", "_loss_function", "loss_function"
 ARGUMENTS = "logits labels vocab_size num_items_in_batch ignore_index shift_labels kwargs".split()
+OWNER = "transformers."  # whose functions read none of the further arguments that its models hand on
 DTYPES = (torch.bfloat16, torch.float16)
 ELEMENTS = 2**25  # of logits that are converted at a time: with fewer, calls take longer than the GPU
 
@@ -51,7 +52,8 @@ class CausalLoss:
         **others: Any,
     ) -> Tensor:
         """Return the mean of the rows' losses, or their sum over a number of items."""
-        if is_compiling() or transformed() or not _takes(logits, vocab_size):
+        is_known = not others or self.original.__module__.startswith(OWNER)
+        if not is_known or is_compiling() or transformed() or not _takes(logits, vocab_size):
             given = logits, labels, vocab_size, num_items_in_batch, ignore_index, shift_labels
             return self.original(*given, **others)
         if shift_labels is None:

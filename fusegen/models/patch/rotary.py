@@ -55,7 +55,7 @@ class Rotated:
         def rotated(function: Any, q: Any, k: Any, cos: Any, sin: Any) -> Any:
             if function is not self.function or is_compiling() or transformed() or not _fit(cos, sin):
                 return function(q, k, cos, sin)
-            if not _takes(q, cos) or not _takes(k, cos):
+            if not _takes(q, cos) or not _takes(k, cos) or not (_gains(q) or _gains(k)):
                 return function(q, k, cos, sin)
             angles = cos.unsqueeze(1), sin.unsqueeze(1)
             return _run(q, *angles), _run(k, *angles)
@@ -74,14 +74,17 @@ def _fit(cos: Any, sin: Any) -> bool:
 
 
 def _takes(x: Any, cos: Tensor) -> bool:
-    """Tell if the kernel computes what the function does of a tensor, and is faster."""
+    """Tell if the kernel computes what the function does of a tensor."""
     if x.__class__ is not Tensor or x.dim() != 4 or x.dtype != cos.dtype or x.device != cos.device:
         return False
     batch, length, size = cos.shape
-    if x.shape[2:] != (length, size) or batch not in (1, x.shape[0]) or x.numel() == 0:
-        return False
+    return bool(x.shape[2:] == (length, size) and batch in (1, x.shape[0]) and x.numel())
+
+
+def _gains(x: Tensor) -> bool:
+    """Tell if the kernel is faster for a tensor; keys of fewer heads than the queries follow these."""
     is_recorded = torch.is_grad_enabled() and x.requires_grad
-    return is_gain(NAME, WRITTEN_OUT, x, size, is_recorded=is_recorded)
+    return is_gain(NAME, WRITTEN_OUT, x, x.shape[-1], is_recorded=is_recorded)
 
 
 def _run(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -134,7 +134,8 @@ def _candidates(layer: nn.Module, calls: Calls) -> Iterator[Function]:
     }
     for name in row_names():
         kernels, own = module(f"rows.{name}").KERNELS, numbers_of(f"rows.{name}")
-        if kernels.once_a_row or tuple(kernels.signature.tensors[1:]) != kernels.features:
+        is_of_rows = kernels.results == 1 and not kernels.once_a_row
+        if not is_of_rows or tuple(kernels.signature.tensors[1:]) != kernels.features:
             continue
         if kernels.inputs != 1 + len(layer._parameters):
             continue
