@@ -96,6 +96,11 @@ def test_pytorchs_convolution_runs_until_the_kernel_is_built(late: Late, tmp_pat
         patch.setattr(own(late.module, "thin_build"), "is_captured", lambda: True)
         ran, before = late.call()
         assert (ran, late.begun, late.files()) == (False, 0, [])  # a CUDA graph captures the call
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert own(late.module, "thin_build").is_ready(late.module.KERNELS)  # its first use waits
+    finally:
+        torch.use_deterministic_algorithms(False)
     for _ in range(2):
         ran, again = late.call()
         assert not ran

@@ -93,12 +93,14 @@ class Building:
 def is_ready(kernels: Any) -> bool:
     """Return True if the kernel is loaded; else its build has begun.
 
-    Where builds in the background are turned off, it is true, and the kernel's first use builds it.
+    Where builds in the background are turned off, or algorithms have to be deterministic, it is true, and
+    the kernel's first use builds it.
     """
     operators = kernels.operators
     if not build.can_load(kernels, operators, KERNEL):
         return False
-    if not background.allowed() or build.is_loaded(kernels, operators, KERNEL, "cuda"):
+    waits = not background.allowed() or torch.are_deterministic_algorithms_enabled()
+    if waits or build.is_loaded(kernels, operators, KERNEL, "cuda"):
         return True
     if is_captured():
         return False
