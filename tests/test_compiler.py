@@ -94,6 +94,7 @@ def test_the_runtime_builds_by_calls_that_are_adapted(
 
     monkeypatch.setattr("fusegen.runtime.direct.started.run", recorded)
     recipe = {"cpp_sources": ["", OWN, OWN], "headers": {}, "extra_cflags": ["-O3", "-Wall"]}
+    recipe["files"] = [Path(name).stem for name in compiler.SOURCES]
     with pytest.raises(FileNotFoundError, match=r"made\.so"):
         direct.build(recipe, OWN, direct.Folder(str(tmp_path), ["c++"], 1))
     *compiled, _, _ = calls

@@ -119,7 +119,9 @@ def test_a_model_without_elements_has_a_result_of_the_producers_shape(name: str)
 @pytest.mark.together
 @pytest.mark.parametrize("name", SPECS)
 def test_the_class_shows_the_producer_and_one_call(name: str) -> None:
-    forward = text(name).split("    def forward(self")[1].split("\n\n")[0].splitlines()[1:]
+    tree = ast.walk(ast.parse(text(name)))
+    function = next(each for each in tree if isinstance(each, ast.FunctionDef) and each.name == "forward")
+    forward = ast.unparse(function).splitlines()[1:]
     kernels = spec(name).kernels
     lines = sum(len(each.producers) + len(each.dropouts) for each in kernels) + len(kernels) - 1
     lines += "KERNELS.reused(" in text(name)

@@ -119,7 +119,7 @@ def test_another_text_is_another_build(cache: Path, tmp_path: Path) -> None:
 def test_first_use_logs_what_it_builds(tmp_path: Path) -> None:
     code = "import logging; logging.basicConfig(level=logging.INFO, format='%(name)s %(message)s')\n" + USE
     lines_seen: list[str] = []
-    for expected in (1, 0):
+    for expected in (2, 0):  # what binds the kernel, and its loops for float32
         process = started(code, tmp_path)
         out, err = process.communicate(timeout=HANG)
         assert (process.returncode, out) == (0, ANSWER)
@@ -127,8 +127,8 @@ def test_first_use_logs_what_it_builds(tmp_path: Path) -> None:
         lines = [line for line in err.splitlines() if line.startswith(start)]
         assert len(lines) == expected, err
         lines_seen += lines
-    [library] = [name for name in built(tmp_path) if name.endswith(".so")]
-    assert library in lines_seen[0]
+    libraries = [name for name in built(tmp_path) if name.endswith(".so")]
+    assert sorted(Path(line).name for line in lines_seen) == sorted(libraries)
 
 
 @pytest.mark.full
@@ -334,7 +334,7 @@ def test_a_compiler_that_fails_is_one_sentence_and_a_log(tmp_path: Path) -> None
     )
     code = CAUGHT + "attempt()\n" + "import os; os.environ['CXX'] = 'c++'; attempt()\n"
     first, second, third = told(code, tmp_path / "builds", CXX=failing).splitlines()
-    assert first == second
+    assert first.removesuffix("True") == second.removesuffix("False")  # the second one is raised by C++
     found = re.fullmatch(
         r"RuntimeError hardsigmoid: the forward kernel did not compile for cpu; "
         r"the compiler's output is in (\S+) None True",

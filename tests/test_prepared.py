@@ -116,7 +116,7 @@ def has_launches(kernel: str) -> bool:
 @pytest.mark.parametrize("begins", [False, True])
 def test_a_library_takes_the_place_of_launches(begins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     kernels = generated("relu").KERNELS
-    loaded: list[tuple[str, str]] = []
+    loaded: list[tuple[object, ...]] = []
     monkeypatch.setattr(tools, "begins_by_nvrtc", lambda: begins)
     monkeypatch.setattr(build, "load", lambda kernels, operators, *of: loaded.append(of))
     launched.implement(kernels, kernels.operators, "forward", None)
@@ -125,7 +125,7 @@ def test_a_library_takes_the_place_of_launches(begins: bool, monkeypatch: pytest
     build.load_library(kernels, kernels.operators, "forward", "cuda")
     assert has_launches("forward") != begins
     assert launched.is_removed(kernels.operators, "forward") == begins
-    assert loaded == [("forward", "cuda")]
+    assert loaded == [("forward", "cuda", None)]
     launched.remove(kernels.operators, "forward")
     vars(kernels.operators).pop(launched.BY_KERNEL)
 
