@@ -71,7 +71,7 @@ def build(
         sources: the texts of the files in that folder.
         keep: writes the library at its path.
         made_by: a line on the tools.
-        ended: is told whether the library was made.
+        ended: takes, at the end, whether the library was made.
     """
     with contextlib.ExitStack() as stack:
         lock = stack.enter_context(open(library.with_suffix(".lock"), "ab"))

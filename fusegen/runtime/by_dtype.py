@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 
+from .checks import reason
 from .layouts import NUMBERS
 from .together import outcome
 
@@ -84,6 +85,6 @@ def _give(module: str, operators: Any, kernel: str, load: "Callable[[Any], None]
     failure = None if is_loaded(operators, kernel, name_of(dtype)) else outcome(load, dtype)
     if failure is None:
         return ctypes.addressof(vars(operators)[KNOWN][kernel][name_of(dtype)])
-    text = ctypes.create_string_buffer(str(failure).replace(f"{module}: ", "", 1).encode())
+    text = ctypes.create_string_buffer(reason(failure, module).encode())
     vars(operators).setdefault(TOLD, []).append(text)  # which C++ reads later
     return -ctypes.addressof(text)

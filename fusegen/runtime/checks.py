@@ -12,6 +12,11 @@ def check(holds: Any, module: str, otherwise: str, error: "Type[Exception]" = Ru
         raise error(f"{module}: {otherwise}")
 
 
+def reason(error: Exception, module: str) -> str:
+    """Return the sentence of an error without the module's name, with which whoever tells it begins."""
+    return str(error).replace(f"{module}: ", "", 1)
+
+
 def check_given(module: str, names: "Sequence[str]", tensors: "Sequence[Any]") -> None:
     """Refuse a call without one of its tensors."""
     for name, tensor in zip(names, tensors):

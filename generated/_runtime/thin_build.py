@@ -25,7 +25,7 @@ from typing import Any, List, Optional
 import torch
 
 from . import background, build, direct, tools
-from .checks import check
+from .checks import check, reason
 from .library_names import definition
 from .together import outcome
 from .wanted import Wanted
@@ -54,7 +54,7 @@ class Building:
         self.wanted, self.again = None, time.monotonic() + WAIT
         failure = outcome(self._begin, kernels)
         if failure is not None:
-            tell(kernels, str(failure).replace(f"{kernels.name}: ", "", 1))
+            tell(kernels, reason(failure, kernels.name))
 
     def _begin(self, kernels: Any) -> None:
         """Begin the build of a library, unless it is there, or has failed by these tools today."""
@@ -73,11 +73,13 @@ class Building:
 
     def end(self, made: bool) -> None:
         """Note that a build has ended; one sentence tells of one that made nothing."""
-        wanted, self.wanted = self.wanted, self.wanted if made else None
-        if not made and wanted is not None:
-            log = wanted.library.with_suffix(".log")
-            where = f"; the compiler's output is in {log}" if log.exists() else ""
-            tell(wanted.kernels, f"the kernel of the convolution was not built for cuda{where}")
+        wanted = self.wanted
+        if made or wanted is None:
+            return
+        self.wanted = None
+        log = wanted.library.with_suffix(".log")
+        where = f"; the compiler's output is in {log}" if log.exists() else ""
+        tell(wanted.kernels, f"the kernel of the convolution was not built for cuda{where}")
 
     def load(self, kernels: Any) -> bool:
         """Return True if the kernel is loaded, which it is once a build has made the library."""

@@ -60,7 +60,7 @@ class CausalLoss:
             shift_labels = F.pad(labels, (0, 1), value=ignore_index)[..., 1:]
         target, rows = shift_labels.reshape(-1).to(logits.device), logits.view(-1, vocab_size)
         index = _kernels().index("labels", target, rows, ignore_index)
-        values: Tensor = _Values.apply(rows, index)  # type: ignore[no-untyped-call]
+        values: Tensor = _values(rows, index)
         total, items = values.sum(dtype=torch.float64), num_items_in_batch
         if items is None:
             items = (target != ignore_index).sum()
@@ -185,3 +185,6 @@ def undo(layer: nn.Module) -> bool:
     if found.is_attribute:
         vars(layer)[ATTRIBUTE] = found.original
     return True
+
+
+_values: Any = _Values.apply  # whose types PyTorch does not declare

@@ -19,7 +19,7 @@ struct Call {
   c10::OperatorHandle forward, backward;
   PyObject* python;    // the module's function
   PyObject* recorded;  // its gradients as autograd records them, of grad, what was saved, and the scalars
-  PyObject* begin;     // is told of the first call whose gradient is recorded, and has both passes built at once
+  PyObject* begin;     // builds both passes at once, before the first call whose gradient is recorded
   size_t tensors, scalars;
   uint64_t dtypes;    // a bit for each
   int64_t most;       // elements on a GPU below which C++ records the gradient; none if Python records all

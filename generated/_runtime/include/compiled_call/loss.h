@@ -48,7 +48,7 @@ std::vector<variable_list> cut(const Call& call, at::TensorList tensors) {
 Tensor scaled_sum(const Tensor& means, double share) {
   if (!means.is_cpu() || means.numel() != 1) return means.sum().mul(share);
   double* const only = means.mutable_data_ptr<double>();
-  *only = (0.0 + *only) * share;  // a sum begins with 0, which has the sign of -0
+  *only = (0.0 + *only) * share;  // as PyTorch's sum, which begins with 0, so that the sum of -0 is 0
   return means.view(at::IntArrayRef());
 }
 
