@@ -42,6 +42,35 @@ def test_softmax(size: tuple[int, int], dtype: torch.dtype) -> None:
     assert_near(own, torch.autograd.grad(exact, wide, grad.double())[0], 4)
 
 
+# what moves a thread's unit, or leaves powers of two as units, and what has no sum
+SPECIAL = {
+    "rising": lambda n: torch.linspace(-300, 300, n),
+    "falling": lambda n: torch.linspace(300, -300, n),
+    "one far above": lambda n: torch.zeros(n).index_fill(0, torch.tensor([n // 2]), 25.0),
+    "equal": lambda n: torch.full((n,), 3.25),
+    "far": lambda n: torch.linspace(6e4, 6.2e4, n),
+    "farther": lambda n: torch.linspace(-6e37, 6.2e37, n),
+    "least": lambda n: torch.full((n,), -6e4),
+    "from far to near": lambda n: torch.linspace(-6e5, 40, n),
+    "masked": lambda n: torch.where(torch.arange(n) % 3 > 0, -torch.inf, 1.5),
+    "all masked": lambda n: torch.full((n,), -torch.inf),
+    "infinity": lambda n: torch.ones(n).index_fill(0, torch.tensor([n - 1]), torch.inf),
+    "NaN": lambda n: torch.ones(n).index_fill(0, torch.tensor([0]), torch.nan),
+    "NaN and infinity": lambda n: torch.tensor([torch.nan, torch.inf]).repeat(n)[:n],
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:-1])  # in two loops of float64
+@pytest.mark.parametrize("n", [8, 37, 300, pytest.param(4104, marks=pytest.mark.full)])
+def test_rows_that_are_read_once(n: int, dtype: torch.dtype) -> None:
+    x = torch.stack([*(made(n) for made in SPECIAL.values()), drawn((n,), torch.float32)]).to(dtype)
+    target = x.nan_to_num(-torch.inf).argmax(-1)  # so that a loss is a logarithm of a sum near 1
+    target[-1] = n // 3
+    own = library("cross_entropy").forward([x, target[:, None].double()])[:, 0]
+    assert_near(own, functional.cross_entropy(x.double(), target, reduction="none"), 4)
+    assert_near(library("logsumexp").forward([x])[:, 0], torch.logsumexp(x.double(), -1), 4)
+
+
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", SIZES)

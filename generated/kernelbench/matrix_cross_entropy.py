@@ -104,11 +104,12 @@ struct Backward4 : Stores<BackwardValues, READS<0, 1, 2>, 1> {
 CUDA_SOURCE = r"""
 #include "cuda/rows.cuh"
 #include "cuda/plain_double_39.cuh"
-#include "cuda/exp_below.cuh"
+#include "cuda/largest_and_terms.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, Forward2, Forward3, Forward4> {
+struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, LargestAndSum<Forward2, Forward3, &ForwardValues::largest>,
+    Forward4> {
   FUSEGEN_VALUES()
   static constexpr unsigned INDICES = 2;
   static constexpr bool ONCE_A_ROW = true;

@@ -86,11 +86,11 @@ struct Backward3 : Stores<BackwardValues, READS<0, 1>, 1> {
 CUDA_SOURCE = r"""
 #include "cuda/rows.cuh"
 #include "cuda/plain_double_39.cuh"
-#include "cuda/fast_functions.cuh"
+#include "cuda/largest_and_terms.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-struct Forward : Rows<1, 1, 0, ForwardValues, Forward1, Forward2, Forward3> {
+struct Forward : Rows<1, 1, 0, ForwardValues, LargestAndSum<Forward1, Forward2, &ForwardValues::of_row>, Forward3> {
   FUSEGEN_VALUES()
   static constexpr bool ONCE_A_ROW = true;
   using Math32 = PlainDouble;

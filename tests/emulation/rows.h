@@ -28,6 +28,13 @@ V __shfl_xor_sync(unsigned, V value, int distance) {
   return V(shown.show(double(value))[lane_of_warp() ^ distance]);
 }
 
+inline unsigned __ballot_sync(unsigned, int holds) {
+  const auto& of_lanes = shown.show(holds);
+  unsigned bits = 0;
+  for (int lane = 0; lane < 32; ++lane) bits |= unsigned(of_lanes[lane] != 0) << lane;
+  return bits;
+}
+
 constexpr auto cudaFuncAttributeNonPortableClusterSizeAllowed = cudaFuncAttribute(14);
 enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension = 4 };
 struct cudaLaunchAttribute {

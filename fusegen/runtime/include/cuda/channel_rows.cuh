@@ -8,10 +8,10 @@ namespace fusegen {
 namespace {
 
 template <class F, typename T, Features FEATURES>
-__global__ void __launch_bounds__(HELD_THREADS, HELD_RESIDENT)
+__global__ void __launch_bounds__(RUN_THREADS, RUN_RESIDENT)
     channel_rows_kernel(const __grid_constant__ CallOf<F> call, const RunsOfRow runs, double* partial) {
-  using TEAM = Team<F, T, Shape<HELD_THREADS, 0, true, Kept::RUNS>, FEATURES>;
-  constexpr int WARPS = HELD_THREADS / WARP, COUNT = count_of(HELD_OF<F>);
+  using TEAM = Team<F, T, Shape<RUN_THREADS, 0, true, Kept::RUNS>, FEATURES>;
+  constexpr int WARPS = RUN_THREADS / WARP, COUNT = count_of(HELD_OF<F>);
   extern __shared__ uint4 memory[];
   __shared__ ClusterRoom<F> room;
   arrive_at_cluster();  // before which no block may store in this one's room
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(HELD_THREADS, HELD_RESIDENT)
     const int of_row = runs.vectors / runs.share;
     const int64_t columns = columns_of<F>(call), channel = row * of_row, image = channel / columns;
     double* const to = partial + (image * cluster_blocks() + cluster_rank()) * SUMS_OF<F> * columns + channel % columns;
-    for (int c = int(threadIdx.x); c < of_row; c += HELD_THREADS)
+    for (int c = int(threadIdx.x); c < of_row; c += RUN_THREADS)
       for (int sum = 0; sum < SUMS_OF<F>; ++sum) {
         double total = 0;
         for (int w = 0; w < WARPS; ++w)
@@ -56,7 +56,7 @@ bool launch_channel_rows(const RowLaunch<F>& of) {
   const auto partial = reinterpret_cast<double*>(static_cast<char*>(of.workspace) + bytes_of_values<F>(of.rows));
   static Told told;
   cudaError_t error = allow_cluster(kernel, runs.blocks, bytes, of.shared, of.call.device, told);
-  const ClusterLaunch to(of.rows, runs.blocks, bytes, of.call.stream);
+  const ClusterLaunch to(of.rows, runs.blocks, RUN_THREADS, bytes, of.call.stream);
   if (error == cudaSuccess) error = cudaLaunchKernelEx(&to.config, kernel, of.call, runs, partial);
   if (error != cudaSuccess) (void)cudaGetLastError();  // another kernel takes such rows
   if constexpr (FEATURES == Features::ADDED)

@@ -12,7 +12,7 @@ struct Team {
   static constexpr int UNITS = SHAPE::units, WIDTH = WIDTH_OF<T>;
   // The units that a thread loads before it uses the first, of a row that is not kept.
   static constexpr int IN_FLIGHT = !SHAPE::whole ? 8 / WIDTH : SHAPE::walks ? 16 / WIDTH : 4;
-  static constexpr unsigned LOADED = F::SHARED & ~F::OF_FEATURES & ~F::INDICES;  // in registers
+  static constexpr unsigned LOADED = (F::SHARED | READ_ONCE<F>) & ~F::OF_FEATURES & ~F::INDICES;  // in registers
   using Memory = TeamMemory<F, T, SHAPE>;
   using I = std::conditional_t<SHAPE::kept == Kept::NOWHERE, int64_t, int>;
   // Registers keep elements in the type that phases compute in: a conversion takes as long as a few products.
@@ -65,6 +65,8 @@ struct Team {
       load_row<PHASE, F>(row, p);
     } else if constexpr (PHASE::PICKS) {
       run_picked<PHASE, F>(row, p, [&](int k) { return F::OF_ROW >> k & 1 ? *row.data[k] : row.at(k, row.picked); });
+    } else if constexpr (IS_LARGEST_AND_SUM<PHASE>) {
+      run_largest_and_sum<PHASE>(row, units, p, turn);
     } else if constexpr (PHASE::STORES && F::ONCE_A_ROW) {
       M<PHASE> out[PHASE::RESULTS];
       element_of<PHASE>(units[0], 0, out, p);
@@ -76,6 +78,19 @@ struct Team {
       if constexpr (SHAPE::walks) walk<PHASE>(*this, row, units, p, total);
       else go_over<PHASE>(row, units, p, total);
       if constexpr (!PHASE::STORES) join_team<PHASE, SHAPE, F>(total, p, room, places.threads, turn);
+    }
+  }
+
+  // Runs two phases as one loop, or one after the other where floats have too few digits.
+  template <class PHASE>
+  __device__ __forceinline__ void run_largest_and_sum(const Row& row, const Units& units, Values& p, int turn) {
+    if constexpr (sizeof(T) == 8) {
+      phase<typename PHASE::Top>(row, units, p, turn);
+      phase<typename PHASE::Terms>(row, units, p, turn);
+    } else {
+      double of_row[2];
+      find_largest_and_others<PHASE, T>(*this, row, units, of_row);
+      join_team<PHASE, SHAPE, F>(of_row, p, room, places.threads, turn);
     }
   }
 
@@ -123,7 +138,7 @@ struct Team {
 
   // Calls a function with each unit of the thread.
   template <class PHASE, class FUNCTION>
-  __device__ __forceinline__ void each_unit(const Row& row, const Units& units, const FUNCTION& function) {
+  __device__ __forceinline__ void each_unit(const Row& row, const Units& units, const FUNCTION& function) const {
     if constexpr (SHAPE::kept == Kept::REGISTERS) {
       constexpr int SEVERAL = sizeof(T) == 2 && UNITS % 2 == 0 ? 2 : 1;  // whose loads wait for no branch of another
 #pragma unroll

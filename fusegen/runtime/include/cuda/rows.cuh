@@ -11,11 +11,12 @@ namespace {
 
 // The threads of a block, which has several teams of lanes or one of warps; and those that an SM has at least, for
 // which registers are left: as many as softmax, layer norm and RMS norm of 1,024 and 4,096 columns were fastest with on
-// an H200.
+// an H200, and cross-entropy of 4,096 to 128,256.
 template <class SHAPE>
 constexpr int MOST_OF_BLOCK = SHAPE::threads > WARP ? SHAPE::threads : SMALL_BLOCK;
 template <class F, typename T, class SHAPE, Features FEATURES>
 constexpr int resident_threads() {
+  if (READ_ONCE<F>) return 1280;
   if (FEATURES == Features::ADDED) return SHAPE::threads > WARP ? 1024 : 768;
   if (OWN_INPUTS<F> > 1 || F::OUTPUTS > 1 || SHAPE::units > 4) return 512;
   if (SHAPE::threads > 256) return 1024;
@@ -95,6 +96,18 @@ bool launch_in_registers(const RowLaunch<F>& of, cudaError_t& error) {
   return true;
 }
 
+// Launches rows whose outputs F::FEATURES are sums over the rows, or those of a row alone, whose other outputs so have
+// the same bits; returns false if registers do not hold them, or shared memory not the sums.
+template <class F, typename T, bool WHOLE, Features FEATURES>
+bool launch_with_features(const RowLaunch<F>& of, cudaError_t& error) {
+  constexpr int UNITS = WIDTH_OF<T> < 8 ? 8 / WIDTH_OF<T> : 1;
+  const int64_t n = of.call.size[of.call.rank - 1];
+  // a block may have some threads more than a row has units
+  const bool has_room = n * SUMS_OF<F> * int64_t(sizeof(double)) <= std::min(MOST_SUMS, of.shared) * 9 / 10;
+  return n > 0 && has_room && (launch_in_registers<F, T, UNITS, WARP, WHOLE, FEATURES>(of, error) ||
+                               launch_in_registers<F, T, UNITS, 1024, WHOLE, FEATURES>(of, error));
+}
+
 // Launches rows in the shape that holds them: not in registers, if they are too long for sums of their features.
 template <class F, typename T, bool WHOLE, Features FEATURES>
 cudaError_t launch_rows(const RowLaunch<F>& of) {
@@ -102,7 +115,9 @@ cudaError_t launch_rows(const RowLaunch<F>& of) {
   cudaError_t error = cudaSuccess;
   if constexpr (WHOLE && F::BY_CHANNEL && FEATURES == Features::STORED)
     if (launch_channel_rows<F, T, FEATURES>(of)) return cudaSuccess;
-  if constexpr (FEATURES == Features::STORED || F::BY_CHANNEL) {
+  if constexpr (FEATURES == Features::STORED && SUMS_OF<F> > 0 && !F::BY_CHANNEL) {
+    if (launch_with_features<F, T, WHOLE, FEATURES>(of, error)) return error;
+  } else if constexpr (FEATURES == Features::STORED || F::BY_CHANNEL) {
     if (of.call.size[of.call.rank - 1] > 0) {
       if constexpr (WHOLE && sizeof(T) == 4 && !F::RECOMPUTES && OWN_INPUTS<F> == 1) {  // long functions: more a thread
         if (launch_in_registers<F, T, 2 * UNITS, WARP, WHOLE, FEATURES>(of, error)) return error;
@@ -110,21 +125,20 @@ cudaError_t launch_rows(const RowLaunch<F>& of) {
       }
       if (launch_in_registers<F, T, UNITS, WARP, WHOLE, FEATURES>(of, error)) return error;
       if (launch_in_registers<F, T, UNITS, 256, WHOLE, FEATURES>(of, error)) return error;
-      if constexpr (WHOLE)
+      if constexpr (WHOLE && !READ_ONCE<F>)
         if (launch_in_registers<F, T, UNITS, LARGE_BLOCK, WHOLE, FEATURES>(of, error)) return error;
     }
   }
   if constexpr (WHOLE)
     if (launch_held<F, T, FEATURES>(of)) return cudaSuccess;
-  return launch_teams<F, T, Shape<LARGE_BLOCK, 0, WHOLE>, FEATURES>(of, LARGE_BLOCK);
+  constexpr int BLOCK = READ_ONCE<F> ? SMALL_BLOCK * 2 : LARGE_BLOCK;  // rows read once: more of them on an SM
+  return launch_teams<F, T, Shape<BLOCK, 0, WHOLE>, FEATURES>(of, BLOCK);
 }
 
 // Launches rows whose outputs F::FEATURES are sums over the rows: in shared memory, where a block has room for those of
 // a row; else a kernel of columns makes them of what that of rows has found.
 template <class F, typename T, bool WHOLE>
 cudaError_t launch_summing(const RowLaunch<F>& of) {
-  constexpr int UNITS = WIDTH_OF<T> < 8 ? 8 / WIDTH_OF<T> : 1;
-  const int64_t n = of.call.size[of.call.rank - 1];
   cudaError_t error = cudaSuccess;
   if constexpr (F::BY_CHANNEL) {
     if constexpr (WHOLE)
@@ -132,11 +146,7 @@ cudaError_t launch_summing(const RowLaunch<F>& of) {
     error = launch_rows<F, T, WHOLE, Features::LEFT>(of);
     return error == cudaSuccess ? sum_channels<F, T>(of.call, of.rows, of.workspace) : error;
   }
-  // a block may have some threads more than a row has units
-  if (n > 0 && n * SUMS_OF<F> * int64_t(sizeof(double)) <= std::min(MOST_SUMS, of.shared) * 9 / 10) {
-    if (launch_in_registers<F, T, UNITS, WARP, WHOLE, Features::ADDED>(of, error)) return error;
-    if (launch_in_registers<F, T, UNITS, 1024, WHOLE, Features::ADDED>(of, error)) return error;
-  }
+  if (launch_with_features<F, T, WHOLE, Features::ADDED>(of, error)) return error;
   error = launch_rows<F, T, WHOLE, Features::LEFT>(of);
   return error == cudaSuccess ? sum_columns<F, T, WHOLE>(of.call, of.rows, of.workspace) : error;
 }

@@ -3,8 +3,8 @@
 #pragma once
 // The teams of threads that have rows, on CUDA, and how what their threads have is joined: by lanes of a warp, then by
 // the warps of a block, then by the blocks of a cluster, in an order that their numbers decide.
+#include "cuda/largest_and_sum.cuh"
 #include "cuda/row_cluster.cuh"
-#include "row_phases.h"
 
 namespace fusegen {
 namespace {
@@ -53,6 +53,7 @@ using RoomOf = std::conditional_t<SHAPE::apart, ColumnRoom<F>,
 // Joins a value of each of some neighbouring lanes, for each reduction of a phase.
 template <class PHASE, typename V>
 __device__ __forceinline__ void join_lanes(V (&value)[PHASE::RESULTS], int lanes) {
+  if constexpr (IS_LARGEST_AND_SUM<PHASE>) return join_largest_and_others<PHASE>(value, lanes);
   PHASE::each([&](int k, auto fold) {
 #pragma unroll
     for (int d = WARP / 2; d > 0; d /= 2)

@@ -1,0 +1,107 @@
+#pragma once
+// The largest element of a row and the sum of e^(element - largest), in one loop. A thread has its own largest element,
+// and the sum of the terms in a unit of its own, a power of two near it: a term is 2^(element log2(e) - k), k whole,
+// which does not round the element. The largest one's, which is 1, is left out until the end, so that a logarithm of
+// the sum near 0 keeps its digits.
+#include "cuda/exp_below.cuh"
+#include "cuda/row_joins.cuh"
+
+namespace fusegen {
+namespace {
+
+constexpr double LOG2_OF_E = 1.4426950408889634, LOG_OF_2 = 0.6931471805599453;
+constexpr float LOG2_OF_E_HI = 1.442695f, LOG2_OF_E_LO = 1.9259629e-8f;
+// of 2^f
+// From -0.5 to 0.5, to 2^-26: python -m benchmarks.coefficients exp2_small
+static __constant__ const float EXP2_SMALL[] = {1.0f,           0.69314724f,    0.24022655f,    0.055502724f,
+                                                0.009617064f, 0.0013418186f, 0.00015820314f};
+
+// e^x to a relative error of 2^-32, of an x up to 1
+__device__ __forceinline__ double power_below(double x) { return plain_double::exp_below(PlainDouble(x)).v; }
+
+// A float above 0, without the conversion, which an SM does for 16 at a time; of 0 some 2^-127.
+__device__ __forceinline__ double widened(float x) {
+  const uint32_t bits = bit_cast<uint32_t>(x);
+  return bit_cast<double>(uint64_t((bits >> 3) + (896u << 20)) << 32 | bits << 29);
+}
+
+// A thread's largest element, and the sum of e^(element - unit), of elements of so many BYTES. All are below `limit`.
+template <int BYTES, int WIDTH>
+struct LargestAndTerms {
+  static constexpr float FAR = 0x1p19f;  // from which on a power of two is no unit: k would round
+  static constexpr float ROOM = 20;      // above the unit: sums of e^20 are far from overflow
+
+  // Adds elements, or -infinity in place of some. A NaN is in the largest one.
+  __device__ __forceinline__ void add(const float (&x)[WIDTH]) {
+    float top = x[0];
+#pragma unroll
+    for (int e = 1; e < WIDTH; ++e) top = Largest::join(top, x[e]);
+    largest = Largest::join(largest, top);
+    if (top > limit) move_unit(top);
+    if (fabsf(limit) < FAR)
+#pragma unroll
+      for (int e = 0; e < WIDTH; ++e) sum += widened(power(x[e]));
+    else
+      for (int e = 0; e < WIDTH; ++e) sum += power_below(double(x[e]) - unit);
+  }
+  // The largest element, and the sum of e^(element - largest) of the others.
+  __device__ __forceinline__ void take(double (&to)[2]) const {
+    const double own = fabsf(limit) < FAR ? widened(power(largest)) : power_below(double(largest) - unit);
+    to[0] = largest;
+    to[1] = largest == -INFINITY ? 0 : (sum - own) * power_below(unit - double(largest));
+  }
+
+  __device__ __forceinline__ void move_unit(float top) {
+    const double k = rint(double(top) * LOG2_OF_E), next = fabsf(top + ROOM) < FAR ? k * LOG_OF_2 : double(top);
+    sum = limit == -INFINITY ? 0 : sum * power_below(unit - next);
+    unit = next, whole = float(k), limit = top + ROOM;
+  }
+  // 2^(x log2(e) - whole), at least 2^-124 in float32
+  __device__ __forceinline__ float power(float x) const {
+    if constexpr (BYTES == 2) return fast_float::ex2(fmaf(x, LOG2_OF_E_LO, fmaf(x, LOG2_OF_E_HI, -whole)));
+    constexpr float TO_INTEGER = 0x1.8p23f;
+    x = Largest::join(x, (whole - 124) * float(LOG_OF_2));
+    const float magic = TO_INTEGER - whole, shifted = fmaf(x, LOG2_OF_E_HI, magic), n = shifted - magic;
+    const float f = fmaf(x, LOG2_OF_E_LO, fmaf(x, LOG2_OF_E_HI, -n));
+    return polynomial(EXP2_SMALL, f) * bit_cast<float>((bit_cast<uint32_t>(shifted) << 23) + 0x3f800000);
+  }
+
+  float largest = -INFINITY, limit = -INFINITY, whole = 0;
+  double sum = 0, unit = 0;
+};
+
+template <class PHASE, typename T, class TEAM, class ROW, class UNITS>
+__device__ __forceinline__ void find_largest_and_others(const TEAM& team, const ROW& row, const UNITS& units,
+                                                        double (&to)[2]) {
+  constexpr int WIDTH = TEAM::WIDTH;
+  const auto& places = team.places;
+  LargestAndTerms<sizeof(T), WIDTH> own;
+  team.template each_unit<PHASE>(row, units, [&](const auto& unit, auto u) {
+    float x[WIDTH];
+#pragma unroll
+    for (int e = 0; e < WIDTH; ++e)
+      x[e] = places.IS_WHOLE || places.has(u, e) ? float(load(unit.at[PHASE::READ][e])) : -INFINITY;
+    if (!places.IS_WHOLE || places.has(u, 0)) own.add(x);
+  });
+  own.take(to);
+}
+
+// The first lane with the largest element of all leaves that out.
+template <class PHASE>
+__device__ __forceinline__ void join_largest_and_others(double (&value)[2], int lanes) {
+  double top = value[0];
+#pragma unroll
+  for (int d = WARP / 2; d > 0; d /= 2)
+    if (d < lanes) top = Largest::join(top, __shfl_xor_sync(~0u, top, d));
+  const int lane = threadIdx.x % WARP;
+  const unsigned before = __ballot_sync(~0u, value[0] == top) & ((1u << lane) - 1) & (~0u << (lane & -lanes));
+  const double own = value[0] == top && before == 0 ? 0 : 1;
+  value[1] = value[0] == -INFINITY ? 0 : (value[1] + own) * power_below(value[0] - top);
+  value[0] = top;
+#pragma unroll
+  for (int d = WARP / 2; d > 0; d /= 2)
+    if (d < lanes) value[1] += __shfl_xor_sync(~0u, value[1], d);
+}
+
+}  // namespace
+}  // namespace fusegen
