@@ -247,7 +247,10 @@ UNCALLED = {  # added to a text, and whether code may be made of it
     "a template that is called": (f"{T} o(M x) {{ return x; }} float g() {{ return o(2.0f); }}", True),
     "a declaration": (f"{T} other(M x);", True),
     "an overload": (f"{T} used(M* x) {{ return *x; }}", True),
-    "a class": ("template <typename M> struct Other { M x; };", True),
+    "a struct": ("template <typename M> struct Other : Some<M> { M x; };", False),
+    "a struct that is named": ("template <class M> struct O { M x; }; O<float> g();", True),
+    "a struct of another template": ("template <> struct std::hash<float> { int x; };", True),
+    "a class": ("template <typename M> class Other { M x; };", True),
 }
 
 

@@ -4,7 +4,7 @@
     python -m benchmarks.same_kernels HEAD gelu --device cuda --renew
 
 Each module of generated/ is compared with that of the revision. What is the same text without comments is
-the same, and so it is without function templates that nothing names, of which no code is made. Else, for
+the same, and so it is without templates that nothing names, of which no code is made. Else, for
 each device:
 
 - CUDA: the PTX for sm_90 of each kernel has to be the same, by nvcc with the flags of the module. What the

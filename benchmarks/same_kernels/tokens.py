@@ -67,10 +67,10 @@ def closed(found: Sequence[str], place: int) -> int:
 
 
 def without_uncalled(found: Sequence[str]) -> list[str]:
-    """The tokens without function templates that nothing names outside them: no code is made of these."""
+    """The tokens without templates that nothing names outside them: no code is made of these."""
     spans: dict[str, list[tuple[int, int]]] = {}
     for place, token in enumerate(found):
-        name, end = _function_template(found, place) if token == "template" else ("", 0)
+        name, end = _template(found, place) if token == "template" else ("", 0)
         if name:
             spans.setdefault(name, []).append((place, end))
     dropped: set[int] = set()
@@ -79,6 +79,25 @@ def without_uncalled(found: Sequence[str]) -> list[str]:
         if all(k in inside for k, token in enumerate(found) if token == name):
             dropped |= inside
     return [token for k, token in enumerate(found) if k not in dropped]
+
+
+def _template(found: Sequence[str], place: int) -> tuple[str, int]:
+    """The name of the template of a function or of a struct defined at a place, and where it ends."""
+    head, depth = place + 1, 0
+    while head < len(found):
+        depth += {"<": 1, ">": -1, ">>": -2}.get(found[head], 0)
+        head += 1
+        if depth <= 0:
+            break
+    if found[head : head + 1] != ["struct"]:
+        return _function_template(found, place)
+    body = head
+    while body < len(found) and found[body] not in ("{", ";", "\n"):
+        body += 1
+    end = closed(found, body)
+    is_whole = found[body : body + 1] == ["{"] and found[end : end + 1] == [";"]
+    is_first = found[head + 2] in ("{", ":")  # no specialization, of a template that may be elsewhere
+    return (found[head + 1], end + 1) if is_whole and is_first and "\n" not in found[place:end] else ("", place)
 
 
 def _function_template(found: Sequence[str], place: int) -> tuple[str, int]:

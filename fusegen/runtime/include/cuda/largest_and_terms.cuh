@@ -9,6 +9,32 @@
 namespace fusegen {
 namespace {
 
+// The phases LARGEST and SUM, of which the second one reads what VALUE, a value of the row, has from the first one.
+template <class LARGEST, class SUM, auto VALUE>
+struct LargestAndSum : SUM {
+  using Top = LARGEST;
+  using Terms = SUM;
+  static constexpr int READ = first_of(SUM::IN);  // the input
+  static constexpr int RESULTS = 2;  // the largest element, and the sum of the others
+  template <class FUNCTION>
+  static HOST_DEVICE void each(FUNCTION&& function) {
+    function(0, Largest());
+    function(1, Added());
+  }
+  template <class VALUES>
+  static HOST_DEVICE void row(const double* r, VALUES& p) {
+    LARGEST::row(r, p);
+    const double shift = r[0] - p.*VALUE, below = shift == 0 ? 1 : exp(shift);
+    const double sum = fabs(r[0]) < INFINITY ? (1 + r[1]) * below : below;
+    SUM::row(&sum, p);
+  }
+  template <class VALUES>
+  static HOST_DEVICE void take(VALUES& p, const VALUES& from) {
+    LARGEST::take(p, from);
+    SUM::take(p, from);
+  }
+};
+
 constexpr double LOG2_OF_E = 1.4426950408889634, LOG_OF_2 = 0.6931471805599453;
 constexpr float LOG2_OF_E_HI = 1.442695f, LOG2_OF_E_LO = 1.9259629e-8f;
 // of 2^f

@@ -7,32 +7,7 @@
 namespace fusegen {
 namespace {
 
-// The phases LARGEST and SUM, of which the second one reads what VALUE, a value of the row, has from the first one.
-template <class LARGEST, class SUM, auto VALUE>
-struct LargestAndSum : SUM {
-  using Top = LARGEST;
-  using Terms = SUM;
-  static constexpr int READ = first_of(SUM::IN);  // the input
-  static constexpr int RESULTS = 2;  // the largest element, and the sum of the others
-  template <class FUNCTION>
-  static HOST_DEVICE void each(FUNCTION&& function) {
-    function(0, Largest());
-    function(1, Added());
-  }
-  template <class VALUES>
-  static HOST_DEVICE void row(const double* r, VALUES& p) {
-    LARGEST::row(r, p);
-    const double below = r[0] == p.*VALUE ? 1 : exp(r[0] - p.*VALUE);
-    const double sum = fabs(r[0]) < INFINITY ? (1 + r[1]) * below : below;
-    SUM::row(&sum, p);
-  }
-  template <class VALUES>
-  static HOST_DEVICE void take(VALUES& p, const VALUES& from) {
-    LARGEST::take(p, from);
-    SUM::take(p, from);
-  }
-};
-
+// Whether a phase is such a loop, LargestAndSum of both phases.
 template <class PHASE, class = void>
 constexpr bool IS_LARGEST_AND_SUM = false;
 template <class PHASE>
