@@ -97,7 +97,8 @@ def _template(found: Sequence[str], place: int) -> tuple[str, int]:
     end = closed(found, body)
     is_whole = found[body : body + 1] == ["{"] and found[end : end + 1] == [";"]
     is_first = found[head + 2] in ("{", ":")  # no specialization, of a template that may be elsewhere
-    return (found[head + 1], end + 1) if is_whole and is_first and "\n" not in found[place:end] else ("", place)
+    is_template = is_whole and is_first and "\n" not in found[place:end]
+    return (found[head + 1], end + 1) if is_template else ("", place)
 
 
 def _function_template(found: Sequence[str], place: int) -> tuple[str, int]:

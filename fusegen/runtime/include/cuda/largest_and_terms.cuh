@@ -42,7 +42,7 @@ constexpr float LOG2_OF_E_HI = 1.442695f, LOG2_OF_E_LO = 1.9259629e-8f;
 static __constant__ const float EXP2_SMALL[] = {1.0f,           0.69314724f,    0.24022655f,    0.055502724f,
                                                 0.009617064f, 0.0013418186f, 0.00015820314f};
 
-// e^x to a relative error of 2^-32, of an x up to 1
+// e^x to a relative error of 2^-32, of an x up to 100
 __device__ __forceinline__ double power_below(double x) { return plain_double::exp_below(PlainDouble(x)).v; }
 
 // A float above 0, without the conversion, which an SM does for 16 at a time; of 0 some 2^-127.
@@ -51,11 +51,18 @@ __device__ __forceinline__ double widened(float x) {
   return bit_cast<double>(uint64_t((bits >> 3) + (896u << 20)) << 32 | bits << 29);
 }
 
+// Elements from which on a power of two is no unit, as k would round; and rows of float32 that have too few terms for
+// roundings of floats to cancel.
+constexpr float FAR = 0x1p19f;
+constexpr int FEW = 256;
+
 // A thread's largest element, and the sum of e^(element - unit), of elements of so many BYTES. All are below `limit`.
+// Terms are floats where |limit| is below `near`, else doubles.
 template <int BYTES, int WIDTH>
 struct LargestAndTerms {
-  static constexpr float FAR = 0x1p19f;  // from which on a power of two is no unit: k would round
-  static constexpr float ROOM = 20;      // above the unit: sums of e^20 are far from overflow
+  static constexpr float ROOM = 20;  // above the unit: sums of e^20 are far from overflow
+
+  explicit __device__ LargestAndTerms(int64_t n) : near(BYTES == 4 && n <= FEW ? 0 : FAR) {}
 
   // Adds elements, or -infinity in place of some. A NaN is in the largest one.
   __device__ __forceinline__ void add(const float (&x)[WIDTH]) {
@@ -64,7 +71,7 @@ struct LargestAndTerms {
     for (int e = 1; e < WIDTH; ++e) top = Largest::join(top, x[e]);
     largest = Largest::join(largest, top);
     if (top > limit) move_unit(top);
-    if (fabsf(limit) < FAR)
+    if (fabsf(limit) < near)
 #pragma unroll
       for (int e = 0; e < WIDTH; ++e) sum += widened(power(x[e]));
     else
@@ -72,13 +79,13 @@ struct LargestAndTerms {
   }
   // The largest element, and the sum of e^(element - largest) of the others.
   __device__ __forceinline__ void take(double (&to)[2]) const {
-    const double own = fabsf(limit) < FAR ? widened(power(largest)) : power_below(double(largest) - unit);
+    const double own = fabsf(limit) < near ? widened(power(largest)) : power_below(double(largest) - unit);
     to[0] = largest;
     to[1] = largest == -INFINITY ? 0 : (sum - own) * power_below(unit - double(largest));
   }
 
   __device__ __forceinline__ void move_unit(float top) {
-    const double k = rint(double(top) * LOG2_OF_E), next = fabsf(top + ROOM) < FAR ? k * LOG_OF_2 : double(top);
+    const double k = rint(double(top) * LOG2_OF_E), next = fabsf(top + ROOM) < near ? k * LOG_OF_2 : double(top);
     sum = limit == -INFINITY ? 0 : sum * power_below(unit - next);
     unit = next, whole = float(k), limit = top + ROOM;
   }
@@ -92,6 +99,7 @@ struct LargestAndTerms {
     return polynomial(EXP2_SMALL, f) * bit_cast<float>((bit_cast<uint32_t>(shifted) << 23) + 0x3f800000);
   }
 
+  const float near;
   float largest = -INFINITY, limit = -INFINITY, whole = 0;
   double sum = 0, unit = 0;
 };
@@ -101,7 +109,7 @@ __device__ __forceinline__ void find_largest_and_others(const TEAM& team, const 
                                                         double (&to)[2]) {
   constexpr int WIDTH = TEAM::WIDTH;
   const auto& places = team.places;
-  LargestAndTerms<sizeof(T), WIDTH> own;
+  LargestAndTerms<sizeof(T), WIDTH> own(places.n);
   team.template each_unit<PHASE>(row, units, [&](const auto& unit, auto u) {
     float x[WIDTH];
 #pragma unroll
