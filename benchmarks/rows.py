@@ -1,8 +1,9 @@
 """The speed of kernels of rows beside eager and torch.compile, as a share of a copy's.
 
-    python -m benchmarks.rows  # five minutes on a GPU
+    python -m benchmarks.rows  # ten minutes on a GPU
 
-Softmax, layer norm and RMS norm of 2^27 elements, forward and with gradients,.
+Softmax, layer norm, RMS norm, logsumexp and cross-entropy of 2^27 elements, forward and gradients. Of results
+that are values of rows the share is that of the time in which a copy reads.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from fusegen.project import build, runtime_folder
 SHAPES = (
     (2**20, 128), (131072, 1024), (32768, 4096), (16384, 8192), (8192, 16384), (4096, 32768), (2048, 65535),
 )  # fmt: skip
+SPECS = Path("specs/rows")
 WEIGHT = "init: {features: 1024}\nlayers: [weight: Parameter(ones(features))"
 BODIES = {
     "softmax": "where: {w: exp(x - detach(amax(x)))}\nformula: w / sum(w)\n",
@@ -33,17 +35,35 @@ BODIES = {
     "where: {d: x - mean(x)}\nformula: d * rsqrt(mean(d * d) + eps) * weight + bias\n",
     "rms_norm": f"{WEIGHT}]\nparams: {{eps: 1.0e-6}}\nformula: x * rsqrt(mean(x * x) + eps) * weight\n",
 }
-EAGER: dict[str, tuple[Callable[..., Tensor], int]] = {  # and the number of operands of one row
-    "softmax": (lambda x: torch.softmax(x, -1), 0),
-    "layer_norm": (lambda x, w, b: nn.functional.layer_norm(x, x.shape[-1:], w, b, 1e-5), 2),
-    "rms_norm": (lambda x, w: nn.functional.rms_norm(x, x.shape[-1:], w, 1e-6), 1),
+EAGER: dict[str, Callable[..., Tensor]] = {
+    "softmax": lambda x: torch.softmax(x, -1),
+    "layer_norm": lambda x, w, b: nn.functional.layer_norm(x, x.shape[-1:], w, b, 1e-5),
+    "rms_norm": lambda x, w: nn.functional.rms_norm(x, x.shape[-1:], w, 1e-6),
+    "logsumexp": lambda x: torch.logsumexp(x, -1),
+    "cross_entropy": nn.functional.cross_entropy,
 }
+
+
+def row(x: Tensor) -> Tensor:
+    """Return an operand of one row."""
+    return torch.randn(x.shape[-1], device=x.device, dtype=x.dtype)
+
+
+def classes(x: Tensor) -> Tensor:
+    """Return a class of each row."""
+    return torch.randint(x.shape[-1], x.shape[:1], device=x.device)
+
+
+OPERANDS = {"layer_norm": (row, row), "rms_norm": (row,), "cross_entropy": (classes,)}
 
 
 def module(folder: Path, name: str) -> Any:
     """Return the function of a spec, whose module is built in a folder."""
     spec = folder / f"{name}.yaml"
-    spec.write_text(f"name: {name}\nsummary: Rows.\nover: [-1]\n{BODIES[name]}", encoding="utf-8")
+    if name in BODIES:
+        spec.write_text(f"name: {name}\nsummary: Rows.\nover: [-1]\n{BODIES[name]}", encoding="utf-8")
+    else:
+        spec = SPECS / spec.name
     [(_, found)] = build.built({spec: Binding.STABLE}, folder).items()
     runtime_folder.write(folder, "stable")
     (folder / f"{name}.py").write_text(found.text, encoding="utf-8")
@@ -71,11 +91,12 @@ def timed(function: Callable[[], object], rounds: int = 9, calls: int = 5) -> fl
 def shares(function: Callable[..., Tensor], given: list[Tensor], copy: float) -> tuple[float, float]:
     """Return the shares of a copy of a function, and of its gradients as those of one and a half."""
     forward = copy / timed(lambda: function(*given))
-    needing = [t.clone().requires_grad_() for t in given]
-    value = function(*needing)
+    values = [t.clone().requires_grad_(t.is_floating_point()) for t in given]
+    needing = [t for t in values if t.requires_grad]
+    value = function(*values)
     grad = torch.randn_like(value)
-    backward = timed(lambda: torch.autograd.grad(value, needing, grad, retain_graph=True))
-    return forward, 1.5 * copy / backward
+    backward = copy / timed(lambda: torch.autograd.grad(value, needing, grad, retain_graph=True))
+    return (forward, 1.5 * backward) if value.shape == given[0].shape else (forward / 2, backward)
 
 
 @click.command()
@@ -89,13 +110,13 @@ def main(names: tuple[str, ...], columns: tuple[int, ...]) -> None:
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name in names or EAGER:
-            eager, count = EAGER[name]
+            eager = EAGER[name]
             own = module(Path(folder), name)
             for dtype in (torch.float32, torch.bfloat16):
                 for rows, width in shapes:
                     torch.compiler.reset()
                     x = torch.randn(rows, width, device="cuda", dtype=dtype)
-                    given = [x, *(torch.randn(width, device="cuda", dtype=dtype) for _ in range(count))]
+                    given = [x, *(operand(x) for operand in OPERANDS.get(name, ()))]
                     target = torch.empty_like(x)
                     copy = timed(functools.partial(target.copy_, x))
                     several = [
