@@ -2,8 +2,8 @@
 
     python -m benchmarks.rows  # ten minutes on a GPU
 
-Softmax, layer norm, RMS norm, logsumexp and cross-entropy of 2^27 elements, forward and gradients. Of results
-that are values of rows the share is that of the time in which a copy reads.
+Softmax, layer norm, RMS norm, logsumexp and cross-entropy of 2^27 elements, forward and gradients. Of
+results that are values of rows the share is that of the time in which a copy reads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from fusegen.project import build, runtime_folder
 SHAPES = (
     (2**20, 128), (131072, 1024), (32768, 4096), (16384, 8192), (8192, 16384), (4096, 32768), (2048, 65535),
 )  # fmt: skip
-SPECS = Path("specs/rows")
 WEIGHT = "init: {features: 1024}\nlayers: [weight: Parameter(ones(features))"
 BODIES = {
     "softmax": "where: {w: exp(x - detach(amax(x)))}\nformula: w / sum(w)\n",
@@ -58,12 +57,11 @@ OPERANDS = {"layer_norm": (row, row), "rms_norm": (row,), "cross_entropy": (clas
 
 
 def module(folder: Path, name: str) -> Any:
-    """Return the function of a spec, whose module is built in a folder."""
+    """Return the function of a spec, whose module is built in a folder, or is one of generated/."""
+    if name not in BODIES:
+        return getattr(importlib.import_module(f"generated.rows.{name}"), name)
     spec = folder / f"{name}.yaml"
-    if name in BODIES:
-        spec.write_text(f"name: {name}\nsummary: Rows.\nover: [-1]\n{BODIES[name]}", encoding="utf-8")
-    else:
-        spec = SPECS / spec.name
+    spec.write_text(f"name: {name}\nsummary: Rows.\nover: [-1]\n{BODIES[name]}", encoding="utf-8")
     [(_, found)] = build.built({spec: Binding.STABLE}, folder).items()
     runtime_folder.write(folder, "stable")
     (folder / f"{name}.py").write_text(found.text, encoding="utf-8")
