@@ -7,7 +7,7 @@
 namespace fusegen {
 namespace {
 
-// Whether a phase is such a loop, LargestAndSum of both phases.
+// True for a type LargestAndSum, which is both phases.
 template <class PHASE, class = void>
 constexpr bool IS_LARGEST_AND_SUM = false;
 template <class PHASE>
