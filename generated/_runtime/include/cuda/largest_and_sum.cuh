@@ -21,7 +21,7 @@ constexpr unsigned read_once(const Rows<IN, OUT, P, VALUES, PHASES...>*) {
 template <class F>
 constexpr unsigned READ_ONCE = read_once(static_cast<const F*>(nullptr));
 
-// What a team's thread has of a row's elements, as T: the largest, and the sum of the others' e^(element - largest).
+// Finds the largest of a thread's elements of T in a row, and the sum of the others' e^(element - largest).
 template <class PHASE, typename T, class TEAM, class ROW, class UNITS>
 __device__ __forceinline__ void find_largest_and_others(const TEAM& team, const ROW& row, const UNITS& units,
                                                         double (&to)[2]);
