@@ -77,7 +77,8 @@ template <class F>
 RunsOfRow runs_of(const CallOf<F>& call, int bytes) {
   constexpr int COUNT = count_of(HELD_OF<F>);
   const int64_t n = call.size[call.rank - 1], share = share_of_values(call, first_of(F::OF_FEATURES));
-  const int64_t width = 16 / bytes, vectors = n / width, held = n * bytes * COUNT, blocks = blocks_of_row(held, RUN_BYTES);
+  const int64_t width = 16 / bytes, vectors = n / width, held = n * bytes * COUNT,
+                blocks = blocks_of_row(held, RUN_BYTES);
   const bool fits = COUNT > 0 && n % width == 0 && share % width == 0 && share / width >= LEAST_SHARE &&
                     vectors >= RUN_THREADS && held <= MOST_HELD * blocks;
   if (!fits) return {0, 1, 0, 0, 0};
