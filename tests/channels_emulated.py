@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-import compiler
 import torch
-from emulated import FLAGS, SCALAR_TYPES, State, call_type, run_named, workspace
+from emulated import SCALAR_TYPES, by_dtype, call_type, run_named, workspace
 from rows_emulated import on_cpu
 from torch import Tensor
 
@@ -19,7 +19,7 @@ from torch import Tensor
 class Channels:
     """The library of a module's kernels of channels."""
 
-    library: ctypes.CDLL  # it
+    library: Callable[[torch.dtype], ctypes.CDLL]  # it, for a dtype
     kernels: Any  # what the module has
     name: str  # in the names of its functions
 
@@ -54,8 +54,9 @@ class Channels:
             if view.shape == whole.shape:
                 inner = view.stride(-1) if view.dim() > 2 else 1
                 call.stride[k][:3] = (view.stride(1), view.stride(0), inner)
-        room = workspace(self.library, f"{self.name}_{function}", call)
-        run_named(self.library, f"{self.name}_{function}_launch", call, room)
+        library = self.library(whole.dtype)
+        room = workspace(library, f"{self.name}_{function}", call)
+        run_named(library, f"{self.name}_{function}_launch", call, room)
         return made
 
 
@@ -63,6 +64,4 @@ def emulated(module: ModuleType) -> Channels:
     kernels: Any = module.KERNELS
     text = kernels.texts().cuda
     [name] = re.findall(r"^FUSEGEN_CHANNEL_KERNELS\((\w+)\)$", text, re.MULTILINE)
-    library = ctypes.CDLL(str(compiler.library(on_cpu(text), ["-O0", *FLAGS, "-Wno-sign-compare"])))
-    State.in_dll(library, "emulation").chip = 90
-    return Channels(library, kernels, name)
+    return Channels(by_dtype(on_cpu(text), "-Wno-sign-compare", chip=90), kernels, name)

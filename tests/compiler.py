@@ -29,7 +29,20 @@ IN_NAME = "-DTORCH_EXTENSION_NAME="  # which differs from build to build, and is
 WITHOUT, WITH_NEXT = ("-MMD", "-c"), ("-MF", "-o")  # which say what to compile, not how
 SOURCES = ("main.cpp", "binding.cpp")  # of a module
 LEVELS = ("-O3", "-O1")  # of the kernel and of the binding
-OF_PYTORCH = "-ltorch_python"
+# gold links in half the time; what stands for PyTorch's library, of no code, is linked once
+SCRIPT = """#!/bin/sh
+linker="{behind}:$PATH"
+case "$*" in
+"-shared -Wl,-soname,libtorch_cpu.so -o libtorch_cpu.so -x assembler /dev/null -x none")
+  cp "{folder}/libtorch_cpu.so" . 2>/dev/null && exit
+  PATH=$linker c++ {gold} "$@" || exit
+  cp libtorch_cpu.so "{folder}/libtorch_cpu.$$" 2>/dev/null &&
+    mv "{folder}/libtorch_cpu.$$" "{folder}/libtorch_cpu.so"
+  exit 0 ;;
+*" -shared "* | "-shared "*) PATH=$linker exec c++ {gold} "$@" ;;
+esac
+exec {command} "$@"
+"""
 HEADERS = "algorithm cmath cstdint cstring memory stdexcept string tuple type_traits vector"
 ON_CPU = """#include "cuda_emulation.h"
 #include <algorithm>
@@ -50,9 +63,11 @@ def script(
     path.parent.mkdir(exist_ok=True)
     behind = Path(shutil.which("c++", path=path_without(folder)) or "c++").parent
     command = f'"{sys.executable}" -I -S "{__file__}" "{folder}" "{behind}" "{name}"'
+    gold = "-fuse-ld=gold" if shutil.which("ld.gold") else ""
+    text = SCRIPT.format(folder=folder, behind=behind, gold=gold, command=command)
     with tempfile.TemporaryDirectory(dir=folder) as place:  # another worker may be running the old one
         new = Path(place, "new")
-        new.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
+        new.write_text(text, encoding="utf-8")
         new.chmod(0o755)
         new.replace(path)
     return path
@@ -119,12 +134,6 @@ def library(text: str, flags: Sequence[str]) -> Path:
     return done
 
 
-def linked(arguments: Sequence[str]) -> list[str]:
-    """The arguments that link a module; gold reads the symbols of PyTorch's libraries in half the time."""
-    gold = ["-fuse-ld=gold"] if OF_PYTORCH in arguments and shutil.which("ld.gold") else []
-    return [*arguments, *gold]
-
-
 def has_less(name: re.Match[str] | None) -> bool:
     """Return True if a module of this name is built with less optimisation."""
     if name is None or LEVEL in os.environ:
@@ -146,8 +155,6 @@ def target_of(arguments: Sequence[str], source: Path) -> str:
 
 def adapted(folder: Path, arguments: Sequence[str], name: str = "g++") -> list[str]:
     """The arguments of a build of a module by a script, so that it takes less time; others as they are."""
-    if "-shared" in arguments:
-        return linked(arguments)
     source = source_of(arguments)
     if source is None:
         return list(arguments)

@@ -30,13 +30,38 @@ ALONE = ("test_gpu.py",)  # what runs with torch and pytest only
 NEEDED = ("click", "flint", "hypothesis", "jinja2", "jsonschema", "mpmath", "rich", "sympy", "yaml")
 MISSING = [name for name in NEEDED if find_spec(name) is None]
 LEFT_OUT = pytest.StashKey[int]()  # how many tests marked `full` do not run
-OF_NETWORKS = (  # which compile regions of the same texts, and nothing of the compiler is another one there
+OF_RESULTS = (  # which compile the same texts, and nothing of the compiler is another one there
+    "test_ahead.py",
+    "test_ahead_files.py",
     "test_backend.py",
+    "test_bench.py",
     "test_capture.py",
-    "test_lift_blocks.py",
+    "test_certify_cli.py",
+    "test_certify_contract.py",
+    "test_cli.py",
+    "test_config.py",
+    "test_hub.py",
+    "test_lift_batches.py",
+    "test_lift_clocks.py",
+    "test_lift_dropouts.py",
     "test_lift_norms.py",
+    "test_lift_reports.py",
+    "test_lift_rows.py",
     "test_network.py",
     "test_network_state.py",
+    "test_onnx.py",
+    "test_outputs.py",
+    "test_package.py",
+    "test_pairs.py",
+    "test_partial.py",
+    "test_projects.py",
+    "test_pybind.py",
+    "test_renames.py",
+    "test_report.py",
+    "test_runtime.py",
+    "test_shared_ahead.py",
+    "test_standalone.py",
+    "test_subfolders.py",
     "test_training.py",
 )
 INDUCTOR = {  # where its cache is new, its tests of vectors take 6 s; each of its processes, 2 s
@@ -213,8 +238,8 @@ def no_cache(
     monkeypatch: pytest.MonkeyPatch,
     results: Callable[[], Path | None] | None,
 ) -> None:
-    """Compute everything, so that no test passes by what another one left, but in tests of networks."""
-    if results is None or request.path.name in OF_NETWORKS:
+    """Compute everything, so that no test passes by what another one left, but in those of `OF_RESULTS`."""
+    if results is None or request.path.name in OF_RESULTS:
         return
     folder = results if "use_cache" in request.fixturenames else lambda: None
     monkeypatch.setattr("fusegen.project.compile_cache._folder", folder)

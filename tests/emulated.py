@@ -6,11 +6,12 @@ its own exp and tanh, its speed, and threads that run at once.
 """
 
 import ctypes
+import functools
 import math
 import mmap
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -44,6 +45,7 @@ AHEAD = 2  # blocks
 FIELDS = ("data", "numel", "dtype", "device", "stream", "dense", "aligned", "rank", "size", "stride")
 SCALAR_TYPES = {torch.float32: 6, torch.float16: 5, torch.bfloat16: 15, torch.float64: 7}
 MAX_RANK, GUARD, POISON = 25, 256, 0xA5
+ELEMENTS = "typename F::Elements()"  # the dtypes for which a launch is compiled
 STREAM = 0x1234
 NORESERVE = 0x4000  # MAP_NORESERVE, which Python names from 3.13 on
 
@@ -117,6 +119,27 @@ def run_named(library: ctypes.CDLL, name: str, call: ctypes.Structure, *room: Te
     function.restype = ctypes.c_char_p
     error = function(ctypes.byref(call), *(ctypes.c_void_p(each.data_ptr()) for each in room))
     assert error is None, error
+
+
+def by_dtype(text: str, *flags: str, **state: int) -> Callable[[torch.dtype], ctypes.CDLL]:
+    """The libraries of a text, of which each has the kernels of a dtype; with FUSEGEN_FULL one has all.
+
+    Args:
+        text: whose kernels are launched on the CPU.
+        flags: of the compiler, beside those of all texts.
+        state: of the emulation, before the first launch.
+    """
+
+    @functools.cache
+    def library(dtype: torch.dtype) -> ctypes.CDLL:
+        own = text if FULL else text.replace(ELEMENTS, f"Dtypes<{str(dtype)[6:].upper()}>()")
+        loaded = ctypes.CDLL(str(compiler.library(own, ["-O0", *FLAGS, *flags])))
+        for name, value in state.items():
+            setattr(State.in_dll(loaded, "emulation"), name, value)
+        return loaded
+
+    assert ELEMENTS in text
+    return library
 
 
 def workspace(library: ctypes.CDLL, name: str, call: ctypes.Structure) -> Tensor:

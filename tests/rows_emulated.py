@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-import compiler
 import torch
-from emulated import FLAGS, SCALAR_TYPES, SHARED, State, call_type, run_named, workspace
+from emulated import SCALAR_TYPES, SHARED, by_dtype, call_type, run_named, workspace
 from torch import Tensor
 
 HEAD = '#include "rows.h"\n#include <algorithm>\n#include <atomic>\n#include <cassert>\n'
@@ -32,7 +32,7 @@ def on_cpu(text: str) -> str:
 class Rows:
     """The library of a module's kernels of rows."""
 
-    library: ctypes.CDLL  # it
+    library: Callable[[torch.dtype], ctypes.CDLL]  # it, for a dtype
     name: str  # in the names of its functions
     inputs: int  # the number of inputs of the forward kernel, without an index
     params: int  # the number of scalars
@@ -90,8 +90,9 @@ class Rows:
         call.aligned = all(view.data_ptr() % 16 == 0 for view in views)
         if params:
             call.param[:] = params
-        room = [workspace(self.library, f"{self.name}_backward", call)] if sums else []
-        run_named(self.library, f"{self.name}_{function}", call, *room)
+        library = self.library(whole.dtype)
+        room = [workspace(library, f"{self.name}_backward", call)] if sums else []
+        run_named(library, f"{self.name}_{function}", call, *room)
         return made
 
     def _strides(self, t: Tensor, whole: Tensor) -> tuple[int, ...]:
@@ -108,9 +109,7 @@ def emulated(module: ModuleType, swap: tuple[str, str] = ("", "")) -> Rows:
     kernels: Any = module.KERNELS
     text = kernels.texts().cuda.replace(*swap)
     [name] = set(re.findall(r"^FUSEGEN_(?:BROADCASTING_)?KERNELS\((\w+)\)$", text, re.MULTILINE))
-    library = ctypes.CDLL(str(compiler.library(on_cpu(text), ["-O0", *FLAGS, "-Wno-sign-compare"])))
-    state = State.in_dll(library, "emulation")
-    state.shared, state.chip = ROOM, 90
+    library = by_dtype(on_cpu(text), "-Wno-sign-compare", shared=ROOM, chip=90)
     inputs = kernels.inputs - kernels.indices
     params = kernels.signature.params
     kind = kernels.row_results, kernels.by_channel, kernels.dtype_of_values

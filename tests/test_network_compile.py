@@ -3,6 +3,8 @@
 import copy
 import pickle
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import networks
@@ -19,8 +21,7 @@ from fusegen.models.lift.regions.region_module import Kernel
 Graphs = list[list[str]]  # the targets of the nodes of each graph, in order
 
 
-@pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Network:
+def lifted(model: nn.Module, folder: Path) -> Network:
     """A network as on CUDA, where regions add the biases of convolutions."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fusegen.models.lift.found.adds_bias_apart", lambda _: True)
@@ -28,8 +29,19 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Network:
             "fusegen.schedule.thin_convolution.LEAST_WORTH", (6, 64)
         )  # columns and elements of a thin convolution
         patch.setattr("fusegen.project.compile_cache._folder", lambda: None)
-        model = networks.mobile()
-        return lifted_network(model, networks.images(), tmp_path_factory.mktemp("regions"))
+        return lifted_network(model, networks.images(), folder)
+
+
+@pytest.fixture(scope="module")
+def of_blocks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Network]:
+    """The network of some blocks, lifted once."""
+    return cache(lambda blocks: lifted(networks.Mobile(blocks=blocks), tmp_path_factory.mktemp("regions")))
+
+
+@pytest.fixture
+def network(of_blocks: Callable[[int], Network]) -> Network:
+    """A network without blocks, whose regions have policies as others have."""
+    return of_blocks(0)
 
 
 def recorded(of: nn.Module, run: Callable[[Any], None]) -> Graphs:
@@ -65,8 +77,9 @@ WAYS: dict[str, tuple[Callable[[nn.Module], nn.Module], Callable[[Any], None], i
 
 @pytest.mark.full
 @pytest.mark.parametrize("way", WAYS)
-def test_a_compiler_gets_the_graphs_of_the_model(way: str, network: Network) -> None:
+def test_a_compiler_gets_the_graphs_of_the_model(way: str, tmp_path: Path) -> None:
     mode, run, count = WAYS[way]
+    network = lifted(networks.mobile(), tmp_path)
     assert "without_bias" in network.code
     theirs, ours = (recorded(mode(each), run) for each in (networks.mobile(), copy.deepcopy(network)))
     assert len(theirs) == count
@@ -74,11 +87,15 @@ def test_a_compiler_gets_the_graphs_of_the_model(way: str, network: Network) -> 
     assert ours == theirs
 
 
-def test_by_the_policy_kernel_it_gets_operators(network: Network) -> None:
-    kept = copy.deepcopy(network).eval()
+@pytest.mark.parametrize(("blocks", "count"), [(0, 2), pytest.param(2, 10, marks=pytest.mark.full)])
+def test_by_the_policy_kernel_it_gets_operators(
+    of_blocks: Callable[[int], Network], blocks: int, count: int
+) -> None:
+    """A batch norm with its hard-swish is one of them, and one of each block."""
+    kept = copy.deepcopy(of_blocks(blocks)).eval()
     kept.compile_policy = "kernel"
     [ours] = recorded(kept, inference)
-    assert sum("fusegen" in each for each in ours) == 10  # three of them a batch norm with its hard-swish
+    assert sum("fusegen" in each for each in ours) == count
 
 
 def test_another_policy_compiles_again(network: Network) -> None:
@@ -108,7 +125,7 @@ def test_a_copy_has_the_policy(network: Network) -> None:
 
 def test_another_policy_is_refused(network: Network) -> None:
     sentence = "compile_policy must be 'auto', 'kernel' or 'decompose', not 'never'"
-    with pytest.raises(ValueError, match=f"^squeeze_excite_bias_relu: {sentence}$"):
+    with pytest.raises(ValueError, match=f"^mobile_mul_tanh_mul: {sentence}$"):
         network.compile_policy = "never"
     assert network.compile_policy is None
 

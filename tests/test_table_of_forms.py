@@ -139,6 +139,7 @@ def test_elements_may_lie_beyond_32_bits(row: Row) -> None:
 
 
 @by_row
+@pytest.mark.few
 def test_one_compilation_takes_every_batch(row: Row, policy: str) -> None:
     """Forward and backward, with no new graph for another batch, and for none."""
     counter = CompileCounterWithBackend("aot_eager")

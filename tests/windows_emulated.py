@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-import compiler
 import torch
-from emulated import FLAGS, SCALAR_TYPES, SHARED, call_type, run_named
+from emulated import SCALAR_TYPES, SHARED, by_dtype, call_type, run_named
 from torch import Tensor
 
 HEAD = '#include "cuda_emulation.h"\n#include <algorithm>\n#include <cmath>\n'
@@ -21,7 +21,7 @@ LAUNCH = re.compile(r"(\w+)<<<(.+?)>>>\(")
 class Windows:
     """The library of a module's kernels with a pooling."""
 
-    library: ctypes.CDLL  # it
+    library: Callable[[torch.dtype], ctypes.CDLL]  # it, for a dtype
     kernels: Any  # what the module has
     name: str  # in the names of its functions
 
@@ -57,7 +57,7 @@ class Windows:
             call.stride[k][: front + 3] = (*view.stride()[:front], *[0] * lacks, *view.stride()[front:])
         if params:
             call.param[:] = params
-        run_named(self.library, f"{self.name}_{function}_launch", call)
+        run_named(self.library(whole.dtype), f"{self.name}_{function}_launch", call)
         return made
 
 
@@ -71,4 +71,4 @@ def emulated_kernels(kernels: Any) -> Windows:
     [name] = re.findall(r"^FUSEGEN_KERNELS\((\w+)\)$", text, re.MULTILINE)
     text = SHARED.sub(r"\1* const \2 = shared<\1>();", text)
     text = LAUNCH.sub(r"emulate(\1, \2, ", text)
-    return Windows(ctypes.CDLL(str(compiler.library(text, ["-O0", *FLAGS]))), kernels, name)
+    return Windows(by_dtype(text), kernels, name)
