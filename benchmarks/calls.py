@@ -1,9 +1,9 @@
 """The price of a call on 16 elements: eager's, a module's by Python, and a module's by C++.
 
-    python -m benchmarks.calls gelu swiglu
+    python -m benchmarks.calls gelu rows/softmax
 
-It prints microseconds, the least of the rounds, which take turns: without a gradient, with one, and with
-the backward pass behind it.
+It prints microseconds of a thread, the least of the rounds, which take turns: without a gradient, with
+one, and with the backward pass behind it.
 """
 
 import functools
@@ -30,7 +30,10 @@ EAGER: dict[str, Call] = {
     "relu": functional.relu,
     "silu": functional.silu,
     "swiglu": lambda x, y: functional.silu(x) * y,
+    "rows/softmax": lambda x: functional.softmax(x, -1),
+    "rows/layer_norm": lambda x, weight, bias: functional.layer_norm(x, x.shape[-1:], weight, bias, 1e-5),
 }
+SCALARS = {"rows/layer_norm": (1e-5,)}
 ELEMENTS, CALLS, ROUNDS = 16, 500, 40
 
 
@@ -43,12 +46,19 @@ def library(folder: Path) -> Any:
 
 def functions(name: str, made: Any) -> dict[str, Call]:
     """Return eager's function and a module's, by Python and by C++."""
-    kernels = importlib.import_module(f"generated.{name}").KERNELS
     own: Any = importlib.import_module("generated._runtime.compiled_call")
     own.loaded = lambda: None
-    by_python = importlib.import_module("generated._runtime.common").call_of(kernels)
+    kernels = importlib.import_module(f"generated.{name.replace('/', '.')}").KERNELS
     own.loaded = lambda: made
-    return {"eager": EAGER[name], "Python": by_python, "C++": own.in_front(kernels, by_python)}
+    rows = [kernels.usual_shapes] if name.startswith("rows/") else []
+    calls = {"Python": kernels.run, "C++": own.in_front(kernels, kernels.run, *rows)}
+    scalars = SCALARS.get(name, ())
+    return {"eager": EAGER[name]} | {by: with_scalars(call, scalars) for by, call in calls.items()}
+
+
+def with_scalars(call: Call, scalars: tuple[float, ...]) -> Call:
+    """Return a call of tensors that has some scalars behind them."""
+    return (lambda *tensors: call(*tensors, *scalars)) if scalars else call
 
 
 def timed(calls: Sequence[Call], device: str) -> list[float]:
@@ -56,10 +66,10 @@ def timed(calls: Sequence[Call], device: str) -> list[float]:
     least = [float("inf")] * len(calls)
     for _ in range(ROUNDS):
         for place, call in enumerate(calls):
-            begin = time.perf_counter()
+            begin = time.thread_time()
             for _ in range(CALLS):
                 call()
-            least[place] = min(least[place], (time.perf_counter() - begin) / CALLS * 1e6)
+            least[place] = min(least[place], (time.thread_time() - begin) / CALLS * 1e6)
             if device == "cuda":
                 torch.cuda.synchronize()
     return least
@@ -68,7 +78,7 @@ def timed(calls: Sequence[Call], device: str) -> list[float]:
 def table(name: str, device: str, made: Any) -> None:
     """Print the prices of a function's calls."""
     several = functions(name, made)
-    count = 2 if name == "swiglu" else 1
+    count = {"swiglu": 2, "rows/layer_norm": 3}.get(name, 1)
     plain = [torch.randn(ELEMENTS, device=device) for _ in range(count)]
     graded, grad = [t.clone().requires_grad_() for t in plain], torch.ones(ELEMENTS, device=device)
 
@@ -85,7 +95,7 @@ def table(name: str, device: str, made: Any) -> None:
         for call in calls:
             call()
         prices = timed(calls, device)
-        print(f"{name:12} {kind:14}" + "".join(f"{price:8.2f}" for price in prices))
+        print(f"{name:16} {kind:14}" + "".join(f"{price:8.2f}" for price in prices))
 
 
 @click.command(help=__doc__)
@@ -97,7 +107,7 @@ def main(names: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         made = library(Path(folder))
     print(
-        f"{device}, PyTorch {torch.__version__}, us{'':10}"
+        f"{device}, PyTorch {torch.__version__}, us{'':14}"
         + "".join(f"{of:>8}" for of in ("eager", "Python", "C++"))
     )
     for name in names or EAGER:

@@ -19,6 +19,7 @@ from .calls import (
     transformed,
 )
 from .checks import check, check_writable
+from .compiled_call import in_front_of_function
 from .elementwise import Elementwise
 from .fallback import Fallback
 from .multiplied import for_kernels as multiplied
@@ -97,8 +98,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
         self.signature = Signature(self.name, forward, backward, self.unread, self.gradients, *counts)
         self.inputs = len(self.signature.tensors)
         self.alike = self.inputs - self.indices
-        self.dtypes, self.sources = dtypes, sources
-        self.eager = eager
+        self.dtypes, self.sources, self.eager = dtypes, sources, eager
         self.eager_gradient = eager_gradient or autograd.gradient_of(self, eager)
         self.eager_outputs = of_outputs(self.signature, self.eager_gradient)
         self.operators = operators.registered(self)
@@ -150,7 +150,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
     def function(self, function: F) -> F:
         """Keep a module's function, under a name for each device that has a kernel."""
         for device in ("cuda", "cpu"):
-            setattr(self, f"{self.name}_{device}", function)
+            setattr(self, f"{self.name}_{device}", in_front_of_function(self.run, function))
         self.call = function
         return function
 

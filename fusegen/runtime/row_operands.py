@@ -15,12 +15,15 @@ def expanded(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
 
 
 def are_usual(kernels: Any, tensors: "Sequence[Any]") -> bool:
-    """Return True for tensors of one shape, and features that are all of it, or all of that of a row."""
-    shape, features, names = tensors[0].shape, kernels.features, kernels.signature.tensors
-    row = None if kernels.by_channel or not kernels.over else shape[kernels.over :] or None
+    """Return True for tensors of one shape, and features that are all of it, or all of that of a row.
+
+    The call in C++ asks the same (RowShapes in compiled_call/arguments.h).
+    """
+    shape = tensors[0].shape
+    row = shape[kernels.over :] or None if kernels.has_one_row else None
     of_features = None
-    for name, tensor in zip(names[: kernels.alike], tensors):
-        own, is_feature = tensor.shape, name in features
+    for is_feature, tensor in zip(kernels.are_features, tensors):
+        own = tensor.shape
         if is_feature and of_features is None:
             of_features = row if own == row else shape
         if own != (of_features if is_feature else shape):
@@ -32,7 +35,7 @@ def expanded_all(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
     """Return such tensors of which none is an index."""
     shape = torch.broadcast_shapes(*(t.shape for t in tensors))
     row = shape[kernels.first_of_row(len(shape)) :]
-    named = [(name in kernels.features, t) for name, t in zip(kernels.signature.tensors, tensors)]
+    named = [*zip(kernels.are_features, tensors)]
     stays = all(has_one_row(t.shape, row) for is_feature, t in named if is_feature)
     if kernels.by_channel:
         named = _of_one_shape(named)

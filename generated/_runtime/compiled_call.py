@@ -26,7 +26,6 @@ import torch
 
 from . import background, bitmask, together, tools
 from .cache import cache_folder, cache_path, checksum, digest, publish, read_whole, trusted
-from .flavour import is_dynamo_compiling
 from .headers import inlined, without_comments
 from .shared import listed
 from .sources import header
@@ -39,12 +38,13 @@ LIBRARIES = ("-ltorch_python", "-ltorch_cpu", "-lc10")
 NONE, ALL = 0, 2**62  # elements below which C++ records the gradient: for no tensor, and for all
 
 
-def in_front(kernels: Any, run: "Callable[..., Any]") -> "Callable[..., Any]":
+def in_front(kernels: Any, run: "Callable[..., Any]", *rows: "Tuple[int, ...]") -> "Callable[..., Any]":
     """Return a call in C++ of what it takes, and in Python of the rest; only the latter until C++ is built.
 
     Args:
         kernels: of the module.
         run: the call in Python.
+        rows: what C++ knows of the shapes of rows, where it takes tensors of some shapes only.
     """
     if kernels.indices or kernels.results > 1 or kernels.widens:
         return run
@@ -52,7 +52,7 @@ def in_front(kernels: Any, run: "Callable[..., Any]") -> "Callable[..., Any]":
     def recorded(grad: Any, saved: "List[Any]", params: "List[float]") -> "Tuple[Any, ...]":
         return listed(kernels.Backward.apply(grad, *saved, *params))
 
-    return _either(kernels, run, recorded, (0, 0))
+    return _either(kernels, run, recorded, (0, 0), *rows)
 
 
 def in_front_of_parts(kernels: Any, run: "Callable[..., Any]", cut: "Tuple[int, int]") -> Any:
@@ -74,17 +74,27 @@ def in_front_of_parts(kernels: Any, run: "Callable[..., Any]", cut: "Tuple[int, 
     return _either(kernels, run, recorded, cut)
 
 
-def _either(kernels: Any, run: Any, recorded: "Callable[..., Any]", cut: "Tuple[int, int]") -> Any:
-    """Return the call in C++, where there is one, and in Python while dynamo compiles it."""
+def _either(kernels: Any, run: Any, recorded: "Callable[..., Any]", *shapes: "Tuple[int, ...]") -> Any:
+    """Return the call in C++, where there is one; dynamo reads the one in Python in its place."""
     built = loaded()
-    if built is None:
-        return run
-    compiled = built.compiled_call(*_described(kernels, run, recorded), *cut)
+    return run if built is None else built.compiled_call(*_described(kernels, run, recorded), *shapes)
 
-    def call(*arguments: Any) -> Any:
-        return run(*arguments) if is_dynamo_compiling() else compiled(*arguments)
 
-    return call
+def in_front_of_function(run: Any, function: "Callable[..., Any]") -> Any:
+    """Return a module's function with the call in C++ in front, where its common call has that.
+
+    Args:
+        run: the common call.
+        function: reads arguments, and calls it; tensors and scalars in their order it hands on.
+    """
+    built = loaded()
+    is_compiled = built is not None and isinstance(run, built.Callable)
+    return built.otherwise(run, function) if is_compiled else function
+
+
+def _in_python(self: Any, *arguments: Any, **options: Any) -> Any:
+    """Call in Python: what dynamo reads in place of a call in C++."""
+    return self.python(*arguments, **options)
 
 
 def _described(kernels: Any, run: Any, recorded: "Callable[..., Any]") -> "Tuple[Any, ...]":
@@ -122,6 +132,7 @@ def imported(path: pathlib.Path) -> Any:
     spec: Any = importlib.util.spec_from_file_location(NAME, path)
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
+    made.shown_as(_in_python)
     return made
 
 

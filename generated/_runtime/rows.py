@@ -16,6 +16,7 @@ from . import sharding
 from .activation import Activation
 from .calls import copy_into
 from .checks import check
+from .compiled_call import in_front
 from .indices import IGNORED, indexed, of_all_rows
 from .row_batches import along, gradients_in_batch, in_batch
 from .row_operands import expanded
@@ -34,9 +35,9 @@ class Rows(Activation):
         over: the first dimension of a row, as the kernels take it.
         views: the views, where rows are other dimensions.
         where_they_are: the function of such tensors in PyTorch's own operations.
-        once_a_row: whether all results are values of rows.
-        row_results: the places of those that are.
+        once_a_row, row_results: whether all results are values of rows; the places of those that are.
         features: the tensors that may have one row for all, whose gradients are sums over the rows then.
+        are_features, has_one_row: for each tensor, whether it is one; whether these may have a row's shape.
         by_channel: whether these have one value for several neighbours in a row.
         groups: the views, where rows are groups of a dimension; a call has their number last.
         results: how many the function has.
@@ -76,6 +77,8 @@ class Rows(Activation):
         plain = self.rows_last(kept.dropping(eager) if keeps else eager)
         super().__init__(name, autocasts=True, eager=plain, **own)
         self.groups = None if groups is None else RowGroups(name, groups, *kind)
+        self.are_features = self._which_are_features()
+        self.has_one_row = self.over != 0 and not self.by_channel
         self.where_they_are = self._grouped(eager)
         self.run = self.of_rows = self._grouped(self._prepared(self.run))
         self.run = kept.keeping(self, eager) if keeps else self.run
@@ -108,14 +111,26 @@ class Rows(Activation):
         own += ["#define FUSEGEN_FINDS"] if self.finds else []
         of_rows = self.row_results if self.is_mixed else range(self.results)
         own += [f"#define FUSEGEN_RESULTS {len(of_rows)}"] if self.results > 1 else []
-        bits = sum(1 << k for k, each in enumerate(self.signature.tensors) if each in self.features)
         if self.by_channel:
-            own += [f"#define FUSEGEN_BY_CHANNEL {bits}", f"#define FUSEGEN_TENSORS {self.inputs}"]
+            own += [f"#define FUSEGEN_BY_CHANNEL {self._feature_bits()}"]
+            own += [f"#define FUSEGEN_TENSORS {self.inputs}"]
         if self.is_mixed:
             order = [*of_rows, *(k for k in range(self.results) if k not in of_rows)]
             own += [f"#define FUSEGEN_ORDER {{{', '.join(map(str, order))}}}"]
         header = "stable_abi_row_results.h" if self.is_mixed else "stable_abi_rows.h"
         return [*own, f'#include "{header}"', *super().includes()]
+
+    @property
+    def usual_shapes(self) -> "Tuple[int, ...]":
+        """Return what C++ knows of the shapes that kernels take as they are (RowShapes in arguments.h)."""
+        checks = self.has_one_row, self.elementwise, self.by_channel
+        return self.over, self._feature_bits(), True, *checks
+
+    def _which_are_features(self) -> "List[bool]":
+        return [name in self.features for name in self.signature.tensors[: self.alike]]
+
+    def _feature_bits(self) -> int:
+        return sum(1 << k for k, is_one in enumerate(self._which_are_features()) if is_one)
 
     def index(self, name: str, given: Any, x: Any, ignored: int = IGNORED) -> Any:
         """Return integers that pick an element of each row as the kernels take them; one picks none."""
@@ -208,6 +223,8 @@ class Rows(Activation):
                     return mapped(lambda t: t[0], made, self.results)
                 return run(*expanded(self, tensors), *arguments[count:])
             return run(*arguments)
+
+        call = in_front(self, call, self.usual_shapes)
 
         def of_views(*arguments: Any) -> Any:
             tensors = arguments[:count]

@@ -17,9 +17,31 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using torch::jit::Stack;
 
+// The shapes that a kernel of rows takes as they are: one, but for features, which may be one row.
+struct RowShapes {
+  long long first, features;    // dimension of a row, and bits of those of the tensors that are features
+  int is_checked, has_one_row;  // else Python does, and features have the whole shape
+  int has_dimensions, has_elements;
+
+  bool fit(at::TensorList tensors) const {
+    const auto shape = tensors[0].sizes();
+    const int64_t dim = tensors[0].dim(), begin = std::clamp<int64_t>(first < 0 ? dim + first : first, 0, dim);
+    const auto row = shape.slice(begin);
+    std::optional<at::IntArrayRef> of_features;
+    bool any_dimension = !has_dimensions;
+    for (size_t k = 0; k < tensors.size(); ++k) {
+      const auto own = tensors[k].sizes();
+      const bool is_feature = features >> k & 1;
+      if (is_feature && !of_features) of_features = has_one_row && !row.empty() && own == row ? row : shape;
+      if (own != (is_feature ? *of_features : shape) || (has_elements && tensors[k].numel() == 0)) return false;
+      any_dimension = any_dimension || !own.empty();
+    }
+    return any_dimension;
+  }
+};
+
 struct Call {
   c10::OperatorHandle forward, backward;
-  PyObject* python;    // the module's function
   PyObject* recorded;  // its gradients as autograd records them, of grad, what was saved, and the scalars
   PyObject* begin;     // builds both passes at once, before the first call whose gradient is recorded
   size_t tensors, scalars;
@@ -28,6 +50,7 @@ struct Call {
   bool saves_output;  // in place of the tensors
   bool widens;        // 16 bits on a GPU, under autocast
   int64_t shortest, parts;  // elements of a part of a loss of whole tensors, and parts at most; else 0
+  RowShapes rows;
   mutable bool begun = false;  // whether a gradient was recorded
 };
 
@@ -79,6 +102,7 @@ struct Arguments {
       if (double scalar; is_scalar(given[k], &scalar)) scalars.push_back(scalar);
     are_graded = are_graded && at::GradMode::is_enabled();
     are_usual = scalars.size() == call.scalars && !need_python(call);
+    are_usual = are_usual && (!call.rows.is_checked || call.rows.fit(tensors));
   }
 
   bool need_python(const Call& call) const {

@@ -3,6 +3,7 @@
 #pragma once
 // A module's call with its gradient, as autograd records both.
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/utils/object_ptr.h>
 
 #include "compiled_call/arguments.h"
@@ -15,7 +16,12 @@ struct WithInterpreter {
   ~WithInterpreter() { PyGILState_Release(state); }
 };
 
-const std::string CALL = "call", SCALARS = "scalars";  // what is saved beside tensors
+// What a node of autograd has beside the tensors that are saved.
+struct Recorded {
+  const Call* call;
+  std::vector<double> scalars;
+  std::string reduction;  // of a loss
+};
 
 PyObject* wrapped(const Tensor& t) { return THPVariable_Wrap(t); }
 PyObject* wrapped(double x) { return PyFloat_FromDouble(x); }
@@ -48,35 +54,101 @@ variable_list by_functions(const Call& call, const Tensor& grad, const variable_
   return found;
 }
 
-// A call with a gradient: for it the result is saved, or the tensors are. Each tensor has a gradient of its own.
+bool need_python(const Tensor& grad) { return at::GradMode::is_enabled() || is_governed() || !is_plain(grad); }
+
+const std::string CALL = "call", SCALARS = "scalars", REDUCTION = "reduction";  // in a context
+
+Recorded recorded_in(AutogradContext& context) {
+  auto& data = context.saved_data;
+  return {reinterpret_cast<const Call*>(data[CALL].toInt()), data[SCALARS].toDoubleVector(),
+          data[REDUCTION].toStringRef()};
+}
+
+// A call of FUNCTION in autograd's graph. It keeps what is saved itself, since the context of PyTorch's functions costs
+// more than a small kernel; it is filled when compiled autograd asks for it.
+template <class FUNCTION>
+struct Node final : torch::autograd::CppNode<FUNCTION> {
+  using Base = torch::autograd::CppNode<FUNCTION>;
+  Recorded of;
+  c10::SmallVector<torch::autograd::SavedVariable, 3> saved;
+
+  variable_list apply(variable_list&& grads) override {
+    const std::lock_guard<std::mutex> lock(this->mutex_);
+    const Tensor grad = grads[0].defined() ? std::move(grads[0]) : this->input_metadata(0).zeros_like();
+    return FUNCTION::gradients(of, grad, unpacked());
+  }
+
+  variable_list unpacked() const {
+    TORCH_CHECK(!saved.empty(), torch::autograd::ERR_BACKWARD_TWICE);
+    variable_list tensors;
+    tensors.reserve(saved.size());
+    for (const auto& each : saved) tensors.push_back(each.unpack(const_cast<Node*>(this)->getptr()));
+    return tensors;
+  }
+
+  std::string name() const override { return of.call->backward.operator_name().name; }
+
+  void release_variables() override {
+    Base::release_variables();
+    const std::lock_guard<std::mutex> lock(this->mutex_);
+    saved.clear();
+  }
+
+  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const override {
+    const_cast<Node*>(this)->fill_context();
+    Base::compiled_args(args);
+  }
+
+  void fill_context() {
+    auto& context = this->ctx_;
+    this->set_ctx_grad_fn(this->getptr());
+    context.save_for_backward(unpacked());
+    this->save_variables_to_ctx();
+    context.saved_data[CALL] = reinterpret_cast<int64_t>(of.call);
+    context.saved_data[SCALARS] = of.scalars;
+    context.saved_data[REDUCTION] = of.reduction;
+    this->is_variable_input_.assign(this->num_outputs(), true);
+    if (this->output_info_.empty()) this->output_info_.emplace_back(this->input_metadata(0).zeros_like());
+  }
+};
+
+// A new node, owned as the version of PyTorch does.
+template <class NODE>
+auto new_node() {
+  if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, NODE>) return c10::make_intrusive<NODE>();
+  else return std::shared_ptr<NODE>(new NODE, [](auto* node) { deleteNode(node); });
+}
+
+// Records that a result is FUNCTION of some tensors, for whose gradients these are saved, or the result is.
+template <class FUNCTION>
+void record(const Tensor& result, at::TensorList tensors, Recorded&& of) {
+  auto node = new_node<Node<FUNCTION>>();
+  torch::autograd::edge_list edges;
+  edges.reserve(tensors.size());
+  for (const Tensor& t : tensors) edges.push_back(torch::autograd::impl::gradient_edge(t));
+  node->set_next_edges(std::move(edges));
+  const bool saves_output = of.call->saves_output;
+  node->of = std::move(of);
+  torch::autograd::set_history(result, node);
+  if (saves_output) node->saved.emplace_back(result, true);
+  else
+    for (const Tensor& t : tensors) node->saved.emplace_back(t, false);
+}
+
+// The gradients of a call by the kernel, of the incoming one, or by Python where autograd records these, too.
 struct Graded : torch::autograd::Function<Graded> {
-  static Tensor forward(AutogradContext* context, const Call* call, at::TensorList given,
-                        const std::vector<double>& scalars) {
-    Tensor result = computed(call->forward, Stack(given.begin(), given.end()), scalars).at(0).toTensor();
-    context->save_for_backward(call->saves_output ? variable_list{result} : variable_list(given.begin(), given.end()));
-    context->saved_data[CALL] = reinterpret_cast<int64_t>(call);
-    if (!scalars.empty()) context->saved_data[SCALARS] = scalars;
-    return result;
-  }
-
-  static variable_list backward(AutogradContext* context, variable_list grads) {
-    const Call& call = *reinterpret_cast<const Call*>(context->saved_data[CALL].toInt());
-    const auto scalars = call.scalars ? context->saved_data[SCALARS].toDoubleVector() : std::vector<double>();
-    const auto saved = context->get_saved_variables();
-    const bool by_python = at::GradMode::is_enabled() || is_governed() || !is_plain(grads[0]);
-    auto found = by_python ? by_functions(call, grads[0], saved, scalars) : by_kernel(call, grads[0], saved, scalars);
-    found.insert(found.begin(), Tensor());  // of the call
-    found.emplace_back();                   // of the scalars
-    return found;
-  }
-
-  static variable_list by_kernel(const Call& call, const Tensor& grad, const variable_list& saved,
-                                 const std::vector<double>& scalars) {
+  static variable_list gradients(const Recorded& of, const Tensor& grad, const variable_list& saved) {
+    if (need_python(grad)) return by_functions(*of.call, grad, saved, of.scalars);
     Stack given{grad};
     given.insert(given.end(), saved.begin(), saved.end());
     variable_list found;
-    for (const auto& made : computed(call.backward, std::move(given), scalars)) found.push_back(made.toTensor());
+    for (auto& made : computed(of.call->backward, std::move(given), of.scalars))
+      found.push_back(std::move(made).toTensor());
     return found;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    return gradients(recorded_in(*context), grads[0], context->get_saved_variables());
   }
 };
 

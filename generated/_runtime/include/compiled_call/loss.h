@@ -8,8 +8,6 @@
 namespace fusegen {
 namespace {
 
-const std::string REDUCTION = "reduction";
-
 // The number that the sum of all elements is divided by, or 0 for what Python computes.
 int64_t divisor(const std::string& reduction, const Tensor& of) {
   if (reduction == "mean") return of.numel();
@@ -80,8 +78,8 @@ Tensor of_rows(const Tensor& grad, double share, at::ScalarType dtype, int64_t r
 
 // The gradients of the tensors of some parts, of the incoming one, of which a mean has a share. That of a mean is the
 // sum of those of its elements, which may exceed float16, so that the kernel runs in float then.
-variable_list gradients(const Call& call, const Tensor& grad, double share, const variable_list& rows,
-                        const std::vector<double>& scalars) {
+variable_list of_parts(const Call& call, const Tensor& grad, double share, const variable_list& rows,
+                       const std::vector<double>& scalars) {
   const auto dtype = rows[0].scalar_type();
   const auto in = dtype == at::kHalf && rows[0].size(1) > 1 ? at::kFloat : dtype;
   Stack given{of_rows(grad, share, in, rows[0].size(0))};
@@ -93,39 +91,22 @@ variable_list gradients(const Call& call, const Tensor& grad, double share, cons
 }
 
 struct GradedLoss : torch::autograd::Function<GradedLoss> {
-  static Tensor forward(AutogradContext* context, const Call* call, at::TensorList given,
-                        const std::vector<double>& scalars, const std::string& reduction) {
-    context->save_for_backward(variable_list(given.begin(), given.end()));
-    context->saved_data[CALL] = reinterpret_cast<int64_t>(call);
-    context->saved_data[REDUCTION] = reduction;
-    if (!scalars.empty()) context->saved_data[SCALARS] = scalars;
-    return reduced(*call, given, scalars, divisor(reduction, given[0]));
-  }
-
-  static variable_list backward(AutogradContext* context, variable_list grads) {
-    const Call& call = *reinterpret_cast<const Call*>(context->saved_data[CALL].toInt());
-    const auto scalars = call.scalars ? context->saved_data[SCALARS].toDoubleVector() : std::vector<double>();
-    const auto saved = context->get_saved_variables();
-    const std::string reduction = context->saved_data[REDUCTION].toStringRef();
-    const bool by_python = at::GradMode::is_enabled() || is_governed() || !is_plain(grads[0]);
-    auto found = by_python ? by_functions(call, grads[0], saved, scalars, reduction)
-                           : by_kernel(call, grads[0], saved, scalars, divisor(reduction, saved[0]));
-    found.insert(found.begin(), Tensor());   // of the call
-    found.insert(found.end(), 2, Tensor());  // of the scalars and the reduction
-    return found;
-  }
-
-  static variable_list by_kernel(const Call& call, const Tensor& grad, const variable_list& saved,
-                                 const std::vector<double>& scalars, int64_t count) {
+  static variable_list gradients(const Recorded& of, const Tensor& grad, const variable_list& saved) {
+    if (need_python(grad)) return by_functions(*of.call, grad, saved, of.scalars, of.reduction);
     at::AutoDispatchBelowADInplaceOrView below;
+    const int64_t count = divisor(of.reduction, saved[0]);
     std::vector<variable_list> made;
-    for (const variable_list& rows : cut(call, saved))
-      made.push_back(gradients(call, grad, double(rows[0].size(1)) / double(count), rows, scalars));
+    for (const variable_list& rows : cut(*of.call, saved))
+      made.push_back(of_parts(*of.call, grad, double(rows[0].size(1)) / double(count), rows, of.scalars));
     for (size_t k = 0; k < saved.size(); ++k) {
       if (made.size() > 1) made[0][k] = at::cat({made[0][k].view({-1}), made[1][k].view({-1})});
       made[0][k] = made[0][k].view(saved[k].sizes());
     }
     return made[0];
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    return gradients(recorded_in(*context), grads[0], context->get_saved_variables());
   }
 };
 

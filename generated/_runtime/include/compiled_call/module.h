@@ -6,6 +6,8 @@
 // built with PyTorch's own C++, for one version of PyTorch and of Python.
 #include <torch/csrc/Dtype.h>
 
+#include <structmember.h>
+
 #include <utility>
 
 #include "compiled_call/loss.h"
@@ -23,70 +25,121 @@ void begin(const Call& call, const Arguments& of) {
   if (const THPObjectPtr told(PyObject_CallNoArgs(call.begin)); !told.get()) throw python_error();
 }
 
-Tensor result(const Call& call, const Arguments& of) {
+Tensor result(const Call& call, Arguments& of) {
   begin(call, of);
   WithoutInterpreter released;
-  if (of.are_graded) return Graded::apply(&call, at::TensorList(of.tensors), of.scalars);
-  return computed(call.forward, Stack(of.tensors.begin(), of.tensors.end()), of.scalars).at(0).toTensor();
+  Tensor made = computed(call.forward, Stack(of.tensors.begin(), of.tensors.end()), of.scalars)[0].toTensor();
+  if (of.are_graded) record<Graded>(made, of.tensors, {&call, std::move(of.scalars), {}});
+  return made;
 }
 
-// A call that C++ takes, or the module's function.
-PyObject* called(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+// A callable of Python: what C++ takes of a call, and a function for everything else. The interpreter calls it by
+// `vectorcall`; compilers of Python, as dynamo, read the attribute __call__ of its class, which is Python's.
+struct Callable {
+  PyObject_HEAD vectorcallfunc vectorcall;
+  const Call* call;
+  PyObject* python;
+};
+
+PyObject* called(PyObject* self, PyObject* const* given, size_t flags, PyObject* names) {
   HANDLE_TH_ERRORS
-  const Call& call = *static_cast<const Call*>(PyCapsule_GetPointer(self, nullptr));
-  if (const Arguments arguments(call, given, count); arguments.are_usual)
-    return THPVariable_Wrap(result(call, arguments));
+  const auto& own = *reinterpret_cast<const Callable*>(self);
+  const size_t count = names == nullptr ? PyVectorcall_NARGS(flags) : 0;
+  if (Arguments arguments(*own.call, given, count); arguments.are_usual)
+    return THPVariable_Wrap(result(*own.call, arguments));
   // Nothing holds the tensors any more, whose owners Python may count.
-  return PyObject_Vectorcall(call.python, given, count, nullptr);
+  return PyObject_Vectorcall(own.python, given, flags, names);
   END_HANDLE_TH_ERRORS
 }
 
-Tensor result_of_loss(const Call& call, const Arguments& of, const std::string& reduction) {
+Tensor result_of_loss(const Call& call, Arguments& of, const std::string& reduction) {
   begin(call, of);
   WithoutInterpreter released;
-  if (of.are_graded) return GradedLoss::apply(&call, at::TensorList(of.tensors), of.scalars, reduction);
-  return reduced(call, of.tensors, of.scalars, divisor(reduction, of.tensors[0]));
+  const Tensor made = reduced(call, of.tensors, of.scalars, divisor(reduction, of.tensors[0]));
+  if (of.are_graded) record<GradedLoss>(made, of.tensors, {&call, std::move(of.scalars), reduction});
+  return made;
 }
 
 // The same of a loss, whose reduction comes last.
-PyObject* called_loss(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+PyObject* called_loss(PyObject* self, PyObject* const* given, size_t flags, PyObject* names) {
   HANDLE_TH_ERRORS
-  const Call& call = *static_cast<const Call*>(PyCapsule_GetPointer(self, nullptr));
+  const auto& own = *reinterpret_cast<const Callable*>(self);
+  const size_t count = names == nullptr ? PyVectorcall_NARGS(flags) : 0;
   if (count > 0 && PyUnicode_CheckExact(given[count - 1])) {
     const char* const name = PyUnicode_AsUTF8(given[count - 1]);
-    const Arguments arguments(call, given, count - 1);
+    Arguments arguments(*own.call, given, count - 1);
     if (name && arguments.are_usual && are_alike(arguments.tensors) && divisor(name, arguments.tensors[0]))
-      return THPVariable_Wrap(result_of_loss(call, arguments, name));
+      return THPVariable_Wrap(result_of_loss(*own.call, arguments, name));
     PyErr_Clear();  // of a text that is none, of which Python tells
   }
-  return PyObject_Vectorcall(call.python, given, count, nullptr);
+  return PyObject_Vectorcall(own.python, given, flags, names);
   END_HANDLE_TH_ERRORS
 }
 
+PyTypeObject* callable_type() {
+  static PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Callable, vectorcall), READONLY, ""},
+                                  {"python", T_OBJECT_EX, offsetof(Callable, python), READONLY, ""},
+                                  {}};
+  const auto name_of = [](PyObject* self, void*) {
+    return PyObject_GetAttrString(reinterpret_cast<Callable*>(self)->python, "__name__");
+  };
+  static PyGetSetDef attributes[] = {{"__name__", name_of, nullptr, "", nullptr}, {}};
+  static PyType_Slot slots[] = {{Py_tp_members, members},
+                                {Py_tp_getset, attributes},
+                                {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                                {}};
+  static PyType_Spec spec{"compiled_call.Callable", sizeof(Callable), 0,
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  static PyObject* const type = PyType_FromSpec(&spec);
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+
+// A callable, which lives for ever, as what it calls does.
+PyObject* new_callable(const Call* call, PyObject* python) {
+  auto* made = PyObject_New(Callable, callable_type());
+  if (made == nullptr) return nullptr;
+  made->vectorcall = call->parts ? called_loss : called;
+  made->call = call;
+  made->python = python;
+  for (PyObject* const held : {python, reinterpret_cast<PyObject*>(made)}) Py_INCREF(held);
+  return reinterpret_cast<PyObject*>(made);
+}
+
+// otherwise(callable, python): one that leaves what C++ does not take to another function.
+PyObject* otherwise(PyObject*, PyObject* arguments) {
+  PyObject *callable, *python;
+  if (!PyArg_ParseTuple(arguments, "O!O", callable_type(), &callable, &python)) return nullptr;
+  return new_callable(reinterpret_cast<Callable*>(callable)->call, python);
+}
+
+// shown_as(function): the function that compilers of Python read in place of a callable.
+PyObject* shown_as(PyObject*, PyObject* function) {
+  if (PyDict_SetItemString(callable_type()->tp_dict, "__call__", function) < 0) return nullptr;
+  PyType_Modified(callable_type());
+  Py_RETURN_NONE;
+}
+
 // compiled_call(forward, backward, python, recorded, begin, tensors, scalars, dtypes, most, saves_output, widens,
-// shortest, parts)
+// (shortest, parts), the numbers of RowShapes or nothing)
 PyObject* compiled_call(PyObject*, PyObject* arguments) {
   HANDLE_TH_ERRORS
-  static PyMethodDef method{"compiled_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(called)),
-                            METH_FASTCALL, "The call of a module's function, of tensors and scalars."};
-  static PyMethodDef loss{"compiled_call", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(called_loss)),
-                          METH_FASTCALL, "The call of a loss, of tensors, scalars and a reduction."};
   const char *forward, *backward;
   PyObject *python, *recorded, *begin, *dtypes;
   long long tensors, scalars, most, shortest, parts;
   int saves_output, widens;
-  if (!PyArg_ParseTuple(arguments, "ssOOOLLO!LppLL", &forward, &backward, &python, &recorded, &begin, &tensors,
-                        &scalars, &PyTuple_Type, &dtypes, &most, &saves_output, &widens, &shortest, &parts))
+  RowShapes rows{};
+  if (!PyArg_ParseTuple(arguments, "ssOOOLLO!Lpp(LL)|(LLpppp)", &forward, &backward, &python, &recorded, &begin,
+                        &tensors, &scalars, &PyTuple_Type, &dtypes, &most, &saves_output, &widens, &shortest, &parts,
+                        &rows.first, &rows.features, &rows.is_checked, &rows.has_one_row, &rows.has_dimensions,
+                        &rows.has_elements))
     return nullptr;
   auto& known = c10::Dispatcher::singleton();
-  auto* call = new Call{known.findSchemaOrThrow(forward, ""), known.findSchemaOrThrow(backward, ""), python, recorded,
-                        begin, size_t(tensors), size_t(scalars), 0, most, bool(saves_output), bool(widens),
-                        shortest, parts};  // for ever
+  auto* call = new Call{known.findSchemaOrThrow(forward, ""), known.findSchemaOrThrow(backward, ""), recorded, begin, size_t(tensors), size_t(scalars), 0, most, bool(saves_output), bool(widens),
+                        shortest, parts, rows};  // for ever
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(dtypes); ++k)
     call->dtypes |= 1ull << int(reinterpret_cast<THPDtype*>(PyTuple_GET_ITEM(dtypes, k))->scalar_type);
-  for (PyObject* const held : {python, recorded, begin}) Py_INCREF(held);
-  THPObjectPtr self(PyCapsule_New(call, nullptr, nullptr));
-  return PyCFunction_New(parts ? &loss : &method, self);
+  for (PyObject* const held : {recorded, begin}) Py_INCREF(held);
+  return new_callable(call, python);
   END_HANDLE_TH_ERRORS
 }
 
@@ -94,7 +147,12 @@ PyObject* compiled_call(PyObject*, PyObject* arguments) {
 }  // namespace fusegen
 
 PyMODINIT_FUNC PyInit_compiled_call() {
-  static PyMethodDef methods[] = {{"compiled_call", fusegen::compiled_call, METH_VARARGS, ""}, {}};
+  static PyMethodDef methods[] = {{"compiled_call", fusegen::compiled_call, METH_VARARGS, ""},
+                                  {"otherwise", fusegen::otherwise, METH_VARARGS, ""},
+                                  {"shown_as", fusegen::shown_as, METH_O, ""},
+                                  {}};
   static PyModuleDef module{PyModuleDef_HEAD_INIT, "compiled_call", nullptr, -1, methods};
-  return PyModule_Create(&module);
+  PyObject* const made = PyModule_Create(&module);
+  if (made != nullptr) PyModule_AddType(made, fusegen::callable_type());
+  return made;
 }
