@@ -45,6 +45,16 @@ def tree_of(kind: Any) -> ast.FunctionDef | None:
     return statement if is_own else None
 
 
+@functools.cache
+def source_of(kind: Any) -> ast.FunctionDef | None:
+    """Return the syntax tree of the forward of a class, to be read; None where it has no source."""
+    function = inspect.unwrap(kind.forward)
+    try:
+        return _parsed(function) if isinstance(function, FunctionType) else None
+    except UNREADABLE:
+        return None
+
+
 def _parsed(function: FunctionType) -> ast.FunctionDef | None:
     """Return the source of a function of a layer, without decorators; None for one with others inside."""
     lines, start = inspect.getsourcelines(function)

@@ -19,6 +19,7 @@ from torch.compiler import is_compiling
 from fusegen.models.patch.activations import is_slope, own_reasons
 from fusegen.models.patch.library import module
 from fusegen.models.patch.row_functions import Reading, read
+from fusegen.models.patch.slots import SLOT
 from fusegen.models.reader.layer_calls import attributes
 from fusegen.models.reader.row_gains import FUSED, MODES, WRITTEN_OUT, is_gain, modes_of
 
@@ -77,12 +78,26 @@ class RowLayer:
             if is_compiling() or not is_usual or not self.takes(layer, x, along):
                 result = kind.forward(layer, *given, **named)
                 return result
+            weights, slot = self.weights(layer), vars(layer).get(SLOT)
+            if slot is not None and not self.is_recorded(layer, x):
+                ready: Tensor | None = slot.take(x, weights)
+                if ready is not None:
+                    return ready
             dim = along[x.dim()]
             rows = x if dim == x.dim() - 1 else x.movedim(dim, -1)
-            result = function(rows, *(getattr(layer, name) for name in own.parameters), *own.numbers)
+            result = function(rows, *weights, *own.numbers)
             return result if rows is x else result.movedim(-1, dim)
 
         return forward
+
+    def weights(self, layer: nn.Module) -> list[Tensor]:
+        """Return the parameters of a layer, in the order of the function's arguments."""
+        return [getattr(layer, name) for name in self.reading.function.parameters]
+
+    def is_recorded(self, layer: nn.Module, *tensors: Tensor) -> bool:
+        """Tell if a gradient is recorded of what a layer computes of tensors."""
+        every = (*tensors, *self.weights(layer))
+        return torch.is_grad_enabled() and any(each.requires_grad for each in every)
 
     def takes(self, layer: nn.Module, x: Any, along: dict[int, int], residual: Any = None) -> bool:
         """Tell if the kernel computes what the layer does of a tensor, or of a sum, and is faster."""
@@ -92,17 +107,14 @@ class RowLayer:
         if any(own.get(name, ...) != value for name, value in self.decides):
             return False
         dim = along[x.dim()]
-        weights = [getattr(layer, name) for name in self.reading.function.parameters]
-        if not all(_fits(each, x, x.shape[dim]) for each in weights) or x.numel() == 0:
+        if not all(_fits(each, x, x.shape[dim]) for each in self.weights(layer)) or x.numel() == 0:
             return False
         if residual is not None and not _is_like(residual, x):
             return False
         is_laid = x.is_contiguous() or (dim < x.dim() - 1 and x.movedim(dim, -1).is_contiguous())
         if not is_laid or torch.is_autocast_enabled(x.device.type):
             return False
-        is_recorded = torch.is_grad_enabled() and any(
-            each.requires_grad for each in (x, *weights, *([] if residual is None else [residual]))
-        )
+        is_recorded = self.is_recorded(layer, x, *([] if residual is None else [residual]))
         name = self.reading.function.name if residual is None else self.added
         return is_gain(name, self.written, x, x.shape[dim], is_recorded=is_recorded)
 

@@ -1,0 +1,131 @@
+"""Sums that a layer ends with, as one kernel with the norm that the next layer begins with.
+
+The forward of the first layer calls a helper for its sum. That computes the norm, too, and puts it into the
+norm's slot, from where the norm's own forward takes it. Nothing is handed where gradients are recorded: the
+sum leaves the layer, and its gradient has to be that of all that is computed of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.compiler import is_compiling
+
+from fusegen.models.patch.forwards import at, helped, itself, tree_of
+from fusegen.models.patch.next_norms import norm_behind
+from fusegen.models.patch.slots import SLOT, Slot
+from fusegen.models.patch.sums import Added, norm_of
+from fusegen.models.reader.row_gains import MODES
+from fusegen.runtime.calls import transformed
+
+NEXT = (
+    "_fusegen_next"  # the attribute of a layer with the norm behind it, in a tuple, so that it is no child
+)
+KEY = "return"  # of the helper, which no layer is named
+
+
+@dataclass(frozen=True)
+class Handed:
+    """The sum that a layer ends with, which is computed with the norm behind it."""
+
+    added: Added
+    name = KEY
+    acts = ()
+
+    @property
+    def module(self) -> str:
+        """The module of the library."""
+        return self.added.module
+
+    def when(self, holder: nn.Module) -> str:
+        """Return in which mode alone the kernel runs, a clause."""
+        return MODES[False]
+
+    def call(self) -> Callable[..., Any]:
+        """Return a function of a layer and two tensors that returns their sum."""
+        of_rows, forward = self.added.layer, self.added.kind.forward
+        run, along = self.added.function(), dict(of_rows.reading.along)
+
+        def handed(layer: Any, x: Any, residual: Any) -> Any:
+            # Tensors of inference mode do not count the writes to them.
+            if is_compiling() or torch.is_inference_mode_enabled() or transformed():
+                return x + residual
+            norm: nn.Module | None = vars(layer).get(NEXT, (None,))[0]
+            if norm is None or not self.added.is_still(norm, forward):
+                return x + residual
+            slot: Slot | None = vars(norm).get(SLOT)
+            if slot is None or not of_rows.takes(norm, x, along, residual):
+                return x + residual
+            weights = of_rows.weights(norm)
+            if of_rows.is_recorded(norm, x, residual) or not slot.is_wanted(weights):
+                return x + residual
+            normed, total = run(norm, x, residual)
+            slot.put(total, normed, weights)
+            return total
+
+        return handed
+
+
+@dataclass(frozen=True)
+class Link:
+    """A layer that ends with a sum, and the norm behind it."""
+
+    handed: Handed
+    path: str  # of the norm
+    norm: nn.Module
+
+    def join(self, layer: nn.Module) -> None:
+        """Have a layer hand the norm its values."""
+        vars(layer)[NEXT] = (self.norm,)
+        vars(self.norm).setdefault(SLOT, Slot())
+
+
+def link_of(model: nn.Module, path: str) -> Link | None:
+    """Return the norm behind a layer of a model that ends with a sum, if a kernel is faster for both."""
+    layer = model.get_submodule(path)
+    tree = tree_of(type(layer)) if layer._modules and "forward" not in vars(layer) else None
+    if tree is None or not rewrite(tree):
+        return None
+    behind = norm_behind(model, path)
+    norm = None if behind is None else model.get_submodule(behind)
+    added = None if norm is None else norm_of(KEY, norm)
+    if behind is None or norm is None or added is None or False not in added.modes(norm):
+        return None
+    return Link(Handed(dataclasses.replace(added, name=KEY)), behind, norm)
+
+
+def part(layer: nn.Module) -> None:
+    """Have a layer hand nothing any more, and a norm take nothing."""
+    for name in (NEXT, SLOT):
+        vars(layer).pop(name, None)
+
+
+def rewrite(tree: ast.FunctionDef) -> str:
+    """Have a forward call the helper for the sum that it ends with, and return the sum; empty for none."""
+    read, written = set[str](), set[str]()
+    for statement in reversed(tree.body):
+        match statement:
+            case ast.Return(value=ast.BinOp(op=ast.Add()) as add):
+                return _call(statement, add, itself(tree))
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.BinOp(op=ast.Add()) as add):
+                if name in read - written:
+                    return _call(statement, add, itself(tree))
+        nodes = [*ast.walk(statement)]
+        if any(isinstance(each, ast.Call) for each in nodes):  # which may make another value of the sum
+            return ""
+        for node in nodes:
+            if isinstance(node, ast.Name):
+                (read if isinstance(node.ctx, ast.Load) else written).add(node.id)
+    return ""
+
+
+def _call(statement: ast.Return | ast.Assign, add: ast.BinOp, owner: str) -> str:
+    text = ast.unparse(add)
+    statement.value = at(helped(KEY, [ast.Name(owner, ast.Load()), add.left, add.right]), add)
+    return text
