@@ -8,7 +8,6 @@ sum leaves the layer, and its gradient has to be that of all that is computed of
 from __future__ import annotations
 
 import ast
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +76,7 @@ class Link:
     """A layer that ends with a sum, and the norm behind it."""
 
     handed: Handed
-    path: str  # of the norm
+    text: str  # the norm of the sum, as code
     norm: nn.Module
 
     def join(self, layer: nn.Module) -> None:
@@ -90,14 +89,13 @@ def link_of(model: nn.Module, path: str) -> Link | None:
     """Return the norm behind a layer of a model that ends with a sum, if a kernel is faster for both."""
     layer = model.get_submodule(path)
     tree = tree_of(type(layer)) if layer._modules and "forward" not in vars(layer) else None
-    if tree is None or not rewrite(tree):
-        return None
-    behind = norm_behind(model, path)
+    total = "" if tree is None else rewrite(tree)
+    behind = norm_behind(model, path) if total else None
     norm = None if behind is None else model.get_submodule(behind)
     added = None if norm is None else norm_of(KEY, norm)
     if behind is None or norm is None or added is None or False not in added.modes(norm):
         return None
-    return Link(Handed(dataclasses.replace(added, name=KEY)), behind, norm)
+    return Link(Handed(added), f"{behind}({total})", norm)
 
 
 def part(layer: nn.Module) -> None:

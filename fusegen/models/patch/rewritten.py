@@ -92,6 +92,6 @@ def rewritten(holder: nn.Module, link: Link | None) -> tuple[Rewritten, tuple[st
         tuple(rotations[name] for name in turned),
         () if link is None else (link.handed,),
     )
-    last = () if link is None else (f"{link.path}({handed.rewrite(tree)})",)
+    last = () if link is None else (link.text,)
     named = (*texts.values(), *(text for _, text in joined), *turned.values(), *last)
     return (plan, named) if plan.parts else None

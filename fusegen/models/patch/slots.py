@@ -1,7 +1,7 @@
 """The value of a norm that the layer in front of it computed with its sum, until the norm is called.
 
-It belongs to the norm and to one thread, and is dropped with the sum, by the next one, and by the norm's
-next call. The norm takes it for the very tensor that it was computed of, unless that was written to since.
+It belongs to the norm and to one thread, and is dropped with the sum, or for the next value. The norm takes
+it for the very tensor that it was computed of, unless that or a weight was written to since.
 """
 
 from __future__ import annotations
