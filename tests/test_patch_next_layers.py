@@ -15,7 +15,7 @@ import torch
 from test_patch_sums import LENGTH, ROWS, Expressions, Holder, Statements
 from test_patch_sums import runs as runs
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 import fusegen
 from fusegen.models.patch.slots import MISSES, Slot
@@ -47,7 +47,7 @@ class Tuples(Holder):
         residual = hidden
         hidden = self.feed(self.second(hidden))
         hidden = residual + hidden
-        outputs = (hidden,)
+        outputs: Any = (hidden,)
         if others:
             outputs += (residual,)
         return outputs
@@ -91,20 +91,43 @@ class InSequence(Stack):
         return self.norm(self.layers(self.drop(x)))
 
 
-class Outer(nn.Module):
-    """A module whose own norm is behind the stack in another one."""
+class Features(InSequence):
+    """A model whose forward calls another method, as timm's."""
 
-    def __init__(self, kind: Any = Statements, norm: Callable[[], nn.Module] = Rms) -> None:
+    def forward_features(self, x: Tensor) -> Any:
+        """Return the norm of the last block's value."""
+        if self.training:
+            run: Any = checkpoint_sequential
+            x = run(self.layers, 1, x, use_reentrant=False)
+        else:
+            x = self.layers(x)
+        return self.norm(x)
+
+    def forward(self, x: Tensor) -> Any:
+        """Return the features."""
+        return self.drop(self.forward_features(x))
+
+
+class Inner(Stack):
+    """An encoder, whose norm is that of a model around it, as in older ones of transformers."""
+
+    def forward(self, x: Tensor) -> Any:
+        """Return the last block's value."""
+        for _, layer in enumerate(self.layers):
+            x = layer(x)
+        return (x,)
+
+
+class Outer(nn.Module):
+    """The model around it."""
+
+    def __init__(self, kind: Any, norm: Callable[[], nn.Module]) -> None:
         super().__init__()
-        self.encoder, self.norm = Stack(kind, norm), norm()
-        del self.encoder.norm
-        self.encoder.norm = nn.Identity()
+        self.encoder, self.norm = Inner(kind, norm), norm()
 
     def forward(self, x: Tensor) -> Any:
         """Return the norm of the last block's value."""
-        for layer in self.encoder.layers:
-            x = layer(x)
-        return self.norm(x)
+        return self.norm(self.encoder(x)[0])
 
 
 Taken = list[bool]
@@ -155,6 +178,8 @@ STACKS: dict[str, tuple[Any, ...]] = {
     "tuples": (Stack, Tuples, Rms),
     "sums of three": (Stack, Returned, Rms),
     "in sequence": (InSequence, Expressions, layer_norm),
+    "features": (Features, Expressions, layer_norm),
+    "an encoder": (Outer, Statements, Rms),
 }
 
 
@@ -191,6 +216,66 @@ def test_the_report_names_the_norm(taken: Taken) -> None:
         f"layers.0.1: Expressions, layers.0.2.first(x + self.feed(self.second(x))) {behind}",
         f"layers.0.2: Expressions, norm(x + self.feed(self.second(x))) {behind}",
     ]
+
+
+class Clamped(Statements):
+    """A block that clamps its sum."""
+
+    def forward(self, x: Tensor) -> Any:
+        """Return the block."""
+        x = x + self.mix(self.first(x))
+        return torch.clamp(x, -9, 9)
+
+
+class Scaled(Statements):
+    """A block that scales its sum, and its input."""
+
+    def forward(self, x: Tensor) -> Any:
+        """Return the block."""
+        x = x * 2
+        x = x + self.mix(self.first(x))
+        x = x / 2
+        return x
+
+
+class Changing(Statements):
+    """A block whose norm is not that of its input."""
+
+    def forward(self, x: Tensor) -> Any:
+        """Return the block."""
+        x = x / 2
+        x = x + self.mix(self.first(x))
+        return x
+
+
+class Late(Statements):
+    """A block that calls another layer before its norm."""
+
+    def forward(self, x: Tensor) -> Any:
+        """Return the block."""
+        return self.mix(x) + self.first(x)
+
+
+class Behind(Statements):
+    """A block with its norm behind the sum."""
+
+    def forward(self, x: Tensor) -> Any:
+        """Return the block."""
+        return self.first(self.mix(x) + x)
+
+
+OTHERS = {Clamped: 0, Scaled: 0, Changing: 1, Late: 1, Behind: 0}  # and how often the norm behind is known
+
+
+@pytest.mark.parametrize("kind", OTHERS, ids=lambda kind: kind.__name__)
+def test_sums_that_stay(kind: Any, taken: Taken) -> None:
+    model = made(Stack, kind)
+    ours, x = copy.deepcopy(model), torch.randn(*ROWS, LENGTH, dtype=torch.float64)
+    report = fusegen.patch(ours)
+    assert sum("no gradients" in each.when for each in report.replaced) == OTHERS[kind]
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), model(x))
+    assert taken.count(True) == OTHERS[kind]
 
 
 def states(model: Any, x: Tensor) -> list[Tensor]:
@@ -472,6 +557,7 @@ def test_undo_copies_and_pickled_layers(taken: Taken) -> None:
     ]
     with torch.no_grad():
         first: Any = model[0]
+        old: Any = before[0]
         kept = first.layers[0](x)  # a value that is not taken yet
         again = pickle.loads(pickle.dumps(copy.deepcopy(model)))
         for each in again.parameters():
@@ -479,9 +565,9 @@ def test_undo_copies_and_pickled_layers(taken: Taken) -> None:
         taken.clear()
         torch.testing.assert_close(again(x), copy_of(again)(x))
         assert taken.count(True) == LAYERS
-        torch.testing.assert_close(first.layers[1](kept), before[0].layers[1](kept))  # type: ignore[operator]
+        torch.testing.assert_close(first.layers[1](kept), old.layers[1](kept))
         assert taken.count(True) == LAYERS + 1
-        alone = [pickle.dumps(each.layers[0]) for each in (model[0], before[0])]  # type: ignore[operator]
+        alone = [pickle.dumps(each.layers[0]) for each in (first, old)]
         assert len(alone[0]) < 2 * len(alone[1])  # and no other layers
         torch.testing.assert_close(pickle.loads(alone[0])(x), pickle.loads(alone[1])(x))
         report.undo()

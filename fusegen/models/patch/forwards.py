@@ -45,10 +45,14 @@ def tree_of(kind: Any) -> ast.FunctionDef | None:
     return statement if is_own else None
 
 
-@functools.cache
-def source_of(kind: Any) -> ast.FunctionDef | None:
-    """Return the syntax tree of the forward of a class, to be read; None where it has no source."""
-    function = inspect.unwrap(kind.forward)
+def source_of(kind: Any, method: str = "forward") -> ast.FunctionDef | None:
+    """Return the syntax tree of a method of a class, to be read alone; None where it has no source."""
+    function: Any = getattr(kind, method, None)
+    return _source_of(inspect.unwrap(function))
+
+
+@functools.lru_cache(maxsize=256)
+def _source_of(function: Any) -> ast.FunctionDef | None:
     try:
         return _parsed(function) if isinstance(function, FunctionType) else None
     except UNREADABLE:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.compiler import is_compiling
 
-from fusegen.models.patch.forwards import at, helped, itself, tree_of
+from fusegen.models.patch.forwards import at, helped, itself, source_of
 from fusegen.models.patch.next_norms import norm_behind
 from fusegen.models.patch.slots import SLOT, Slot
 from fusegen.models.patch.sums import Added, norm_of
@@ -88,14 +88,14 @@ class Link:
 def link_of(model: nn.Module, path: str) -> Link | None:
     """Return the norm behind a layer of a model that ends with a sum, if a kernel is faster for both."""
     layer = model.get_submodule(path)
-    tree = tree_of(type(layer)) if layer._modules and "forward" not in vars(layer) else None
-    total = "" if tree is None else rewrite(tree)
-    behind = norm_behind(model, path) if total else None
+    tree = source_of(type(layer)) if layer._modules and "forward" not in vars(layer) else None
+    total = None if tree is None else _last_sum(tree)
+    behind = None if total is None else norm_behind(model, path)
     norm = None if behind is None else model.get_submodule(behind)
     added = None if norm is None else norm_of(KEY, norm)
-    if behind is None or norm is None or added is None or False not in added.modes(norm):
+    if total is None or norm is None or added is None or False not in added.modes(norm):
         return None
-    return Link(Handed(added), f"{behind}({total})", norm)
+    return Link(Handed(added), f"{behind}({ast.unparse(total.value)})", norm)
 
 
 def part(layer: nn.Module) -> None:
@@ -104,26 +104,30 @@ def part(layer: nn.Module) -> None:
         vars(layer).pop(name, None)
 
 
-def rewrite(tree: ast.FunctionDef) -> str:
-    """Have a forward call the helper for the sum that it ends with, and return the sum; empty for none."""
+def rewrite(tree: ast.FunctionDef) -> None:
+    """Have a forward call the helper for the sum that it ends with."""
+    statement = _last_sum(tree)
+    match statement:
+        case ast.Return(value=ast.BinOp() as add) | ast.Assign(value=ast.BinOp() as add):
+            owner = ast.Name(itself(tree), ast.Load())
+            statement.value = at(helped(KEY, [owner, add.left, add.right]), add)
+
+
+def _last_sum(tree: ast.FunctionDef) -> Any:
+    """Return the statement that adds what a forward returns; None where it does not end with one."""
     read, written = set[str](), set[str]()
     for statement in reversed(tree.body):
         match statement:
-            case ast.Return(value=ast.BinOp(op=ast.Add()) as add):
-                return _call(statement, add, itself(tree))
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.BinOp(op=ast.Add()) as add):
-                if name in read - written:
-                    return _call(statement, add, itself(tree))
+            case ast.Return(value=ast.BinOp(op=ast.Add())):
+                return statement
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.BinOp(op=ast.Add())) if (
+                name in read - written
+            ):
+                return statement
         nodes = [*ast.walk(statement)]
         if any(isinstance(each, ast.Call) for each in nodes):  # which may make another value of the sum
-            return ""
+            return None
         for node in nodes:
             if isinstance(node, ast.Name):
                 (read if isinstance(node.ctx, ast.Load) else written).add(node.id)
-    return ""
-
-
-def _call(statement: ast.Return | ast.Assign, add: ast.BinOp, owner: str) -> str:
-    text = ast.unparse(add)
-    statement.value = at(helped(KEY, [ast.Name(owner, ast.Load()), add.left, add.right]), add)
-    return text
+    return None

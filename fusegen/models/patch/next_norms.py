@@ -14,6 +14,7 @@ from fusegen.models.patch.derived import bare
 from fusegen.models.patch.forwards import called, itself, source_of
 
 ROWS = (nn.ModuleList, nn.Sequential)  # whose children are called in their order
+METHODS = ("forward", "forward_features")  # which call children; timm's models have the second one
 UNKNOWN = ""
 
 
@@ -34,15 +35,13 @@ def _following(holder: nn.Module, name: str) -> str | None:
         names = [*holder._modules]
         place = names.index(name) + 1
         return names[place] if place < len(names) else None
-    tree = source_of(bare(type(holder)))
-    if tree is None:
-        return UNKNOWN
-    calls = [*_calls(tree, holder)]
-    own = [call for child, call in calls if child == name]
-    last = max((_end(each) for each in own or _mentions(tree, name)), default=None)
-    if last is None:
-        return UNKNOWN
-    return next((child for child, call in calls if child != name and _end(call) > last), None)
+    for tree in (source_of(bare(type(holder)), method) for method in METHODS):
+        calls = [] if tree is None else [*_calls(tree, holder)]
+        own = [call for child, call in calls if child == name]
+        last = max((_end(each) for each in own or _mentions(tree, name)), default=None)
+        if last is not None:
+            return next((child for child, call in calls if child != name and _end(call) > last), None)
+    return UNKNOWN
 
 
 def _first(model: nn.Module, path: str) -> str | None:
@@ -73,8 +72,9 @@ def _calls(tree: ast.FunctionDef, holder: nn.Module) -> Iterator[tuple[str, ast.
                     yield name, node
 
 
-def _mentions(tree: ast.FunctionDef, name: str) -> list[ast.AST]:
-    return [each for each in ast.walk(tree) if isinstance(each, ast.Attribute) and each.attr == name]
+def _mentions(tree: ast.FunctionDef | None, name: str) -> list[ast.AST]:
+    nodes = [] if tree is None else ast.walk(tree)
+    return [each for each in nodes if isinstance(each, ast.Attribute) and each.attr == name]
 
 
 def _argument(tree: ast.FunctionDef) -> str:
