@@ -278,6 +278,25 @@ def test_sums_that_the_kernel_does_not_take(runs: Ran) -> None:
         torch.testing.assert_close(block(x), other(x))
 
 
+class ChannelNorm(nn.LayerNorm):
+    """A layer norm over channels, as ConvNeXt's."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the norm."""
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+def test_a_norm_over_channels_is_not_one_kernel_with_the_sum(runs: Ran) -> None:
+    block, x = made(Inside), torch.randn(2, LENGTH, 3, LENGTH)
+    block.first, block.second = ChannelNorm(LENGTH), ChannelNorm(LENGTH)
+    for each in block.parameters():
+        nn.init.normal_(each)
+    value = block(x)
+    fusegen.patch(block)
+    torch.testing.assert_close(block(x), value)
+    assert runs == ["layer_norm"] * 2
+
+
 def test_compilers_see_the_own_operations(runs: Ran) -> None:
     block, x = made(Statements), torch.randn(*ROWS, LENGTH)
     value = block(x)

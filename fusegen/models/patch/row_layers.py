@@ -109,7 +109,8 @@ class RowLayer:
         dim = along[x.dim()]
         if not all(_fits(each, x, x.shape[dim]) for each in self.weights(layer)) or x.numel() == 0:
             return False
-        if residual is not None and not _is_like(residual, x):
+        # The kernel with the sum takes rows of the last dimension alone.
+        if residual is not None and (dim != x.dim() - 1 or not _is_like(residual, x)):
             return False
         is_laid = x.is_contiguous() or (dim < x.dim() - 1 and x.movedim(dim, -1).is_contiguous())
         if not is_laid or torch.is_autocast_enabled(x.device.type):
