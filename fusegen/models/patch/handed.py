@@ -17,15 +17,13 @@ from torch import nn
 from torch.compiler import is_compiling
 
 from fusegen.models.patch.forwards import at, helped, itself, source_of
-from fusegen.models.patch.next_norms import norm_behind
+from fusegen.models.patch.next_norms import Modules, norm_behind
 from fusegen.models.patch.slots import SLOT, Slot
 from fusegen.models.patch.sums import Added, norm_of
 from fusegen.models.reader.row_gains import MODES
 from fusegen.runtime.calls import transformed
 
-NEXT = (
-    "_fusegen_next"  # the attribute of a layer with the norm behind it, in a tuple, so that it is no child
-)
+NEXT = "_fusegen_next"  # the attribute of a layer that holds the norm behind it, in a tuple, as no child
 KEY = "return"  # of the helper, which no layer is named
 
 
@@ -85,13 +83,13 @@ class Link:
         vars(self.norm).setdefault(SLOT, Slot())
 
 
-def link_of(model: nn.Module, path: str) -> Link | None:
-    """Return the norm behind a layer of a model that ends with a sum, if a kernel is faster for both."""
-    layer = model.get_submodule(path)
+def link_of(modules: Modules, path: str) -> Link | None:
+    """Return the norm behind a layer that ends with a sum, if a kernel is faster for both."""
+    layer = modules[path]
     tree = source_of(type(layer)) if layer._modules and "forward" not in vars(layer) else None
     total = None if tree is None else _last_sum(tree)
-    behind = None if total is None else norm_behind(model, path)
-    norm = None if behind is None else model.get_submodule(behind)
+    behind = "" if total is None else norm_behind(modules, path)
+    norm = modules[behind] if behind else None
     added = None if norm is None else norm_of(KEY, norm)
     if total is None or norm is None or added is None or False not in added.modes(norm):
         return None

@@ -6,7 +6,7 @@ It may be wrong, of layers that are called in another order: then the norm takes
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from torch import nn
 
@@ -17,16 +17,18 @@ ROWS = (nn.ModuleList, nn.Sequential)  # whose children are called in their orde
 METHODS = ("forward", "forward_features")  # which call children; timm's models have the second one
 UNKNOWN = ""
 
+Modules = Mapping[str, nn.Module]  # of a model, by path
 
-def norm_behind(model: nn.Module, path: str) -> str | None:
-    """Return the path of the layer without children that is called with what a layer returns."""
+
+def norm_behind(modules: Modules, path: str) -> str:
+    """Return the path of the childless layer that is called with what a layer returns; empty for none."""
     while path:
         outer, _, name = path.rpartition(".")
-        following = _following(model.get_submodule(outer), name)
+        following = _following(modules[outer], name)
         if following is not None:
-            return _first(model, f"{outer}.{following}".lstrip(".")) if following else None
+            return _first(modules, f"{outer}.{following}".lstrip(".")) if following else ""
         path = outer
-    return None
+    return ""
 
 
 def _following(holder: nn.Module, name: str) -> str | None:
@@ -44,22 +46,21 @@ def _following(holder: nn.Module, name: str) -> str | None:
     return UNKNOWN
 
 
-def _first(model: nn.Module, path: str) -> str | None:
-    """Return the path of the layer without children that a layer calls first, with its own argument."""
-    layer = model.get_submodule(path)
-    if not layer._modules:
-        return path
+def _first(modules: Modules, path: str) -> str:
+    """Return the path of the childless layer that a layer calls first, with its own argument."""
+    layer = modules.get(path)
+    if layer is None or not layer._modules:
+        return "" if layer is None else path
     if isinstance(layer, nn.Sequential):
-        return _first(model, f"{path}.{next(iter(layer._modules))}")
+        return _first(modules, f"{path}.{next(iter(layer._modules))}")
     tree = source_of(bare(type(layer)))
-    if tree is None:
-        return None
-    for _, call in _calls(tree, layer):
-        match called(call, itself(tree)):
-            case (name, ast.Name(id=given)) if given == _argument(tree):
-                return None if _is_changed(tree, given, call) else _first(model, f"{path}.{name}")
-        return None
-    return None
+    _, call = ("", None) if tree is None else next(_calls(tree, layer), ("", None))
+    if tree is None or call is None:
+        return ""
+    match called(call, itself(tree)):
+        case (name, ast.Name(id=given)) if given == _argument(tree):
+            return "" if _is_changed(tree, given, call) else _first(modules, f"{path}.{name}")
+    return ""
 
 
 def _calls(tree: ast.FunctionDef, holder: nn.Module) -> Iterator[tuple[str, ast.Call]]:
