@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 import fusegen
+from fusegen.models.patch import handed
 from fusegen.models.patch.slots import MISSES, Slot
 
 LAYERS = 3
@@ -189,7 +190,7 @@ def test_a_layer_computes_the_norm_of_the_next_one(stack: str, dtype: Any, taken
     model = made(*STACKS[stack], dtype=dtype)
     exact, ours = copy.deepcopy(model).double(), copy.deepcopy(model)
     report = fusegen.patch(ours)
-    assert sum("where no gradients" in each.when for each in report.replaced) == LAYERS
+    assert sum("no_grad" in each.when for each in report.replaced) == LAYERS
     for scale in (1e-3, 1.0, 30.0):
         x = scale * torch.randn(*ROWS, LENGTH).to(dtype)
         taken.clear()
@@ -204,9 +205,9 @@ def test_a_layer_computes_the_norm_of_the_next_one(stack: str, dtype: Any, taken
 def test_the_report_names_the_norm(taken: Taken) -> None:
     def lines(model: nn.Module) -> list[str]:
         report = str(fusegen.patch(model)).splitlines()
-        return [each.strip() for each in report if "no gradients" in each]
+        return [each.strip() for each in report if "no_grad" in each]
 
-    behind = "-> rows.add_rms_norm, where no gradients are recorded"
+    behind = "-> rows.add_rms_norm, under torch.no_grad"
     assert lines(made()) == [
         f"layers.0: Statements, layers.1.first(residual + hidden) {behind}",
         f"layers.1: Statements, layers.2.first(residual + hidden) {behind}",
@@ -272,7 +273,7 @@ def test_sums_that_stay(kind: Any, taken: Taken) -> None:
     model = made(Stack, kind)
     ours, x = copy.deepcopy(model), torch.randn(*ROWS, LENGTH, dtype=torch.float64)
     report = fusegen.patch(ours)
-    assert sum("no gradients" in each.when for each in report.replaced) == OTHERS[kind]
+    assert sum("no_grad" in each.when for each in report.replaced) == OTHERS[kind]
     with torch.no_grad():
         torch.testing.assert_close(ours(x), model(x))
     assert taken.count(True) == OTHERS[kind]
@@ -590,13 +591,23 @@ def test_a_norm_that_takes_no_values_gets_none(alive: Callable[[], int], taken: 
     del model.layers[1]
     with torch.no_grad():
         right = copy_of(model)(x)
-        handed = list[int]()
+        counts = list[int]()
         for _ in range(MISSES):
             torch.testing.assert_close(model(x), right)
             first = model.layers[0](x)
-            handed.append(alive())
+            counts.append(alive())
             del first
-        assert handed == [1] * (MISSES // 2) + [0] * (MISSES // 2)
+        assert counts == [1] * (MISSES // 2) + [0] * (MISSES // 2)
         taken.clear()
         model(x)
-        assert taken == [False, True]  # that of the last layer
+        assert taken == [True]  # that of the last layer
+
+
+def test_small_sums_stay_apart(taken: Taken, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = made(), torch.randn(*ROWS, LENGTH, dtype=torch.float64)
+    fusegen.patch(model)
+    with torch.no_grad():
+        for least, count in ((x.numel() + 1, 0), (x.numel(), LAYERS)):
+            monkeypatch.setattr(handed, "LEAST", least)
+            torch.testing.assert_close(model(x), copy_of(model)(x))
+            assert len(taken) == count

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import fusegen
-from fusegen.models.patch import library, row_layers
+from fusegen.models.patch import handed, library, row_layers
 from fusegen.models.patch.library import row_names
 from fusegen.models.reader.row_gains import FUSED, GAINS, WRITTEN_OUT, Gain, modes_of
 
@@ -143,6 +143,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Ran:
                 for mode in (False, True):
                     monkeypatch.setitem(GAINS, ("cpu", name, written, size, mode), Gain(1, 2**20))
     monkeypatch.setattr(row_layers, "is_gain", always)
+    monkeypatch.setattr(handed, "LEAST", 0)
     return ran
 
 

@@ -1,8 +1,8 @@
 """Sums that a layer ends with, as one kernel with the norm that the next layer begins with.
 
 The forward of the first layer calls a helper for its sum. That computes the norm, too, and puts it into the
-norm's slot, from where the norm's own forward takes it. Nothing is handed where gradients are recorded: the
-sum leaves the layer, and its gradient has to be that of all that is computed of it.
+norm's slot, from where the norm's own forward takes it. That is done under torch.no_grad alone: a sum that
+leaves its layer may be asked for its gradient, which lacks that of the norm where one operation makes both.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.compiler import is_compiling
 
 from fusegen.models.patch.forwards import at, helped, itself, source_of
 from fusegen.models.patch.next_norms import Modules, norm_behind
 from fusegen.models.patch.slots import SLOT, Slot
 from fusegen.models.patch.sums import Added, norm_of
-from fusegen.models.reader.row_gains import MODES
+from fusegen.models.reader.row_gains import HANDED as LEAST
 from fusegen.runtime.calls import transformed
 
 NEXT = "_fusegen_next"  # the attribute of a layer that holds the norm behind it, in a tuple, as no child
@@ -42,7 +42,7 @@ class Handed:
 
     def when(self, holder: nn.Module) -> str:
         """Return in which mode alone the kernel runs, a clause."""
-        return MODES[False]
+        return "under torch.no_grad"
 
     def call(self) -> Callable[..., Any]:
         """Return a function of a layer and two tensors that returns their sum."""
@@ -50,18 +50,22 @@ class Handed:
         run, along = self.added.function(), dict(of_rows.reading.along)
 
         def handed(layer: Any, x: Any, residual: Any) -> Any:
-            # Tensors of inference mode do not count the writes to them.
-            if is_compiling() or torch.is_inference_mode_enabled() or transformed():
+            # 1. Tensors of inference mode do not count the writes to them.
+            if is_compiling() or torch.is_grad_enabled() or torch.is_inference_mode_enabled():
                 return x + residual
+            if x.__class__ is not Tensor or x.numel() < LEAST:
+                return x + residual
+            # 2. Find the norm behind the layer, which nobody watches and which takes values.
             norm: nn.Module | None = vars(layer).get(NEXT, (None,))[0]
-            if norm is None or not self.added.is_still(norm, forward):
+            slot: Slot | None = None if norm is None else vars(norm).get(SLOT)
+            if norm is None or slot is None or not self.added.is_still(norm, forward):
                 return x + residual
-            slot: Slot | None = vars(norm).get(SLOT)
-            if slot is None or not of_rows.takes(norm, x, along, residual):
+            if transformed() or not of_rows.takes(norm, x, along, residual):
                 return x + residual
             weights = of_rows.weights(norm)
-            if of_rows.is_recorded(norm, x, residual) or not slot.is_wanted(weights):
+            if not slot.is_wanted(weights):
                 return x + residual
+            # 3. Compute both.
             normed, total = run(norm, x, residual)
             slot.put(total, normed, weights)
             return total

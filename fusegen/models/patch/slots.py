@@ -38,8 +38,8 @@ class Value:
     state: Sequence[int]
 
     def is_of(self, x: Tensor, weights: Sequence[Tensor]) -> bool:
-        """Tell if it is the value of a tensor, and of weights."""
-        if self.total() is not x or self.normed.shape != x.shape:
+        """Tell if nothing was written to the sum and the weights since, and these are the same ones."""
+        if self.normed.shape != x.shape:
             return False
         is_same = all(one is other for one, other in zip(self.weights, weights, strict=True))
         return is_same and self.state == _state(x, weights)
@@ -72,10 +72,14 @@ class Slot:
         self._missed += 1
         self._values[thread] = Value(weakref.ref(total, forget), normed, weights, _state(total, weights))
 
-    def take(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor | None:
+    def pop(self, x: Any) -> Value | None:
         """Return the value of a tensor, if this thread has it; what it has instead is dropped."""
-        value = self._values.pop(get_ident(), None)
-        if value is None or not value.is_of(x, weights):
+        value = self._values.pop(get_ident(), None) if self._values else None
+        return value if value is not None and value.total() is x else None
+
+    def take(self, value: Value, x: Tensor, weights: Sequence[Tensor]) -> Tensor | None:
+        """Return the norm of a tensor, unless that or a weight is another one than it was."""
+        if not value.is_of(x, weights):
             return None
         self._missed = 0
         return value.normed
