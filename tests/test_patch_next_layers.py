@@ -265,7 +265,13 @@ class Behind(Statements):
         return self.first(self.mix(x) + x)
 
 
-OTHERS = {Clamped: 0, Scaled: 0, Changing: 1, Late: 1, Behind: 0}  # and how often the norm behind is known
+OTHERS = {
+    Clamped: 0,
+    Scaled: 0,
+    Changing: 1,
+    Late: 1,
+    Behind: 0,
+}  # and how often the norm behind is known
 
 
 @pytest.mark.parametrize("kind", OTHERS, ids=lambda kind: kind.__name__)
@@ -347,6 +353,12 @@ def of_one_more(layer: Any, x: Tensor) -> Tensor:
     return x
 
 
+def watched(model: Any, x: Tensor) -> Any:
+    """Have a hook double what the second layer's norm returns."""
+    model.layers[1].first.register_forward_hook(lambda *given: 2 * given[2])
+    return model(x)
+
+
 def unshared(model: Any, x: Tensor) -> Any:
     """Have the second layer's norm be without memory until the layer runs, as FSDP does."""
     weight = model.layers[1].first.weight
@@ -358,6 +370,15 @@ def unshared(model: Any, x: Tensor) -> Any:
         weight.data.copy_(kept)
 
     model.layers[1].register_forward_pre_hook(gather)
+    return model(x)
+
+
+def of_inference(model: Any, x: Tensor) -> Any:
+    """Run with weights that do not count the writes to them."""
+    with torch.inference_mode():
+        for each in model.modules():
+            if isinstance(each, Rms):
+                each.weight = nn.Parameter(each.weight.clone(), requires_grad=False)
     return model(x)
 
 
@@ -424,12 +445,13 @@ def in_autocast(model: Any, x: Tensor) -> Any:
 
 
 def compiled(model: Any, x: Tensor) -> Any:
-    """Run a layer compiled, and then all in one graph, and all exported."""
+    """Run a layer compiled, and then all in one graph, and all exported, and traced."""
     second: Any = torch.compile(model.layers[1], backend="eager", fullgraph=True)
     one = model.norm(model.layers[2](second(model.layers[0](x))))
     every: Any = torch.compile(model, backend="eager", fullgraph=True)
     exported: Any = torch.export.export(model, (x,)).module()
-    return [one, every(x), exported(x)]
+    traced: Any = torch.fx.symbolic_trace(model)
+    return [one, every(x), exported(x), traced(x)]
 
 
 def mapped(model: Any, x: Tensor) -> Any:
@@ -451,12 +473,15 @@ CALLS: dict[str, tuple[Callable[[Any, Tensor], Any], int]] = {  # and how many v
     "a copy": (between(lambda layer, x: x.clone()), 2),
     "a view": (between(lambda layer, x: x[:]), 2),
     "a sum with other memory": (between(own_data), 2),
+    "a sum of another shape": (between(lambda _, x: setattr(x, "data", x.data.flatten(0, 1))), 2),
     "a weight that is written to": (between(lambda layer, x: [layer.first.weight.mul_(2), x][1]), 2),
     "another weight": (between(other_weight), 2),
     "a weight with other memory": (between(other_data), 2),
     "a weight without memory": (unshared, 2),
+    "weights of inference mode": (of_inference, 0),
     "another number": (between(other_eps), 2),
     "other parameters": (other_parameters, 3),
+    "a hook of the norm in all calls": (watched, 2),
     "a hook of the norm": (between(lambda layer, x: [
         layer.first.register_forward_hook(lambda *given: 2 * given[2]), x][1]), 3),
     "another norm": (between(lambda layer, x: setattr(layer, "first", nn.Identity())), 2),
@@ -603,9 +628,13 @@ def test_a_norm_that_takes_no_values_gets_none(alive: Callable[[], int], taken: 
         assert taken == [True]  # that of the last layer
 
 
-def test_small_sums_stay_apart(taken: Taken, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_sums_and_those_with_gradients_stay_apart(
+    taken: Taken, runs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, x = made(), torch.randn(*ROWS, LENGTH, dtype=torch.float64)
     fusegen.patch(model)
+    model(x)
+    assert runs.count("add_rms_norm") == LAYERS  # those inside of layers
     with torch.no_grad():
         for least, count in ((x.numel() + 1, 0), (x.numel(), LAYERS)):
             monkeypatch.setattr(handed, "LEAST", least)
