@@ -9,13 +9,14 @@ import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import fusegen
-from fusegen.models.patch import row_layers
+from fusegen.models.patch import handed, library, row_layers
 from fusegen.models.patch.library import row_names
 from fusegen.models.reader.row_gains import FUSED, GAINS, WRITTEN_OUT, Gain, modes_of
 
@@ -142,6 +143,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Ran:
                 for mode in (False, True):
                     monkeypatch.setitem(GAINS, ("cpu", name, written, size, mode), Gain(1, 2**20))
     monkeypatch.setattr(row_layers, "is_gain", always)
+    monkeypatch.setattr(handed, "LEAST", 0)
     return ran
 
 
@@ -275,6 +277,25 @@ def test_sums_that_the_kernel_does_not_take(runs: Ran) -> None:
         torch.testing.assert_close(block(given), other(given))
     with torch.autocast("cpu", torch.bfloat16):
         torch.testing.assert_close(block(x), other(x))
+
+
+class ChannelNorm(nn.LayerNorm):
+    """A layer norm over channels, as ConvNeXt's."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the norm."""
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+def test_a_norm_over_channels_is_not_one_kernel_with_the_sum(runs: Ran) -> None:
+    block, x = made(Inside), torch.randn(2, LENGTH, 3, LENGTH)
+    block.first, block.second = ChannelNorm(LENGTH), ChannelNorm(LENGTH)
+    for each in block.parameters():
+        nn.init.normal_(each)
+    value = block(x)
+    fusegen.patch(block)
+    torch.testing.assert_close(block(x), value)
+    assert runs == ["layer_norm"] * 2
 
 
 def test_compilers_see_the_own_operations(runs: Ran) -> None:
@@ -416,12 +437,15 @@ def test_on_cuda_kernels_run_where_they_were_timed(name: str, written: str) -> N
     assert modes_of(name, written, "cpu", torch.float32, 4096) == set()
 
 
-TRACED = {  # models of transformers: the modules that their layers get, how often, and how often they run
-    "LlamaConfig": ("rows.add_rms_norm", 2, 2),
-    "MistralConfig": ("rows.add_rms_norm", 2, 2),
-    "Qwen2Config": ("rows.add_rms_norm", 2, 2),
-    "GPT2Config": ("rows.add_layer_norm", 2, 2),
-    "BertConfig": ("rows.add_layer_norm", 5, 4),  # positions are of one sequence
+# Models of transformers: the modules that their layers get, how often, how often they run, and without
+# gradients.
+TRACED = {
+    "LlamaConfig": ("rows.add_rms_norm", 4, 2, 4),
+    "MistralConfig": ("rows.add_rms_norm", 4, 2, 4),
+    "Qwen2Config": ("rows.add_rms_norm", 4, 2, 4),
+    "GPT2Config": ("rows.add_layer_norm", 4, 2, 4),
+    "PhiConfig": ("rows.add_layer_norm", 2, 0, 2),
+    "BertConfig": ("rows.add_layer_norm", 5, 4, 4),  # positions are of one sequence
 }
 SIZES = {
     "vocab_size": 32, "hidden_size": LENGTH, "num_attention_heads": 2, "num_key_value_heads": 1,
@@ -431,20 +455,28 @@ SIZES = {
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", TRACED)
-def test_layers_of_transformers(name: str, runs: Ran) -> None:
+def test_layers_of_transformers(name: str, runs: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     model = transformers.AutoModel.from_config(getattr(transformers, name)(**SIZES)).eval()
     tokens = torch.randint(0, 32, (2, 7))
-    before = model(tokens).last_hidden_state
+    every = model(tokens, output_hidden_states=True)
+    before = every.last_hidden_state
     before.square().sum().backward()
     grads = {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
     model.zero_grad()
+    module, places, recorded, count = TRACED[name]
+    function = module.removeprefix("rows.")
+    kernel = Mock(side_effect=getattr(library.module(module), function))
+    monkeypatch.setattr(library.module(module), function, kernel)
     report = fusegen.patch(model)
-    module, places, count = TRACED[name]
     assert [each.module for each in report.replaced].count(module) == places
+    with torch.no_grad():
+        again = model(tokens, output_hidden_states=True)
+    assert kernel.call_count == count
+    torch.testing.assert_close(again.hidden_states, every.hidden_states, rtol=1e-4, atol=1e-4)
     after = model(tokens).last_hidden_state
-    assert runs.count(module.removeprefix("rows.")) == count
+    assert kernel.call_count == count + recorded
     torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-4)
     after.square().sum().backward()
     for name, each in model.named_parameters():

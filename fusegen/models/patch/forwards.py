@@ -45,6 +45,20 @@ def tree_of(kind: Any) -> ast.FunctionDef | None:
     return statement if is_own else None
 
 
+def source_of(kind: Any, method: str = "forward") -> ast.FunctionDef | None:
+    """Return the syntax tree of a method of a class, to be read alone; None where it has no source."""
+    function: Any = getattr(kind, method, None)
+    return _source_of(inspect.unwrap(function))
+
+
+@functools.lru_cache(maxsize=256)
+def _source_of(function: Any) -> ast.FunctionDef | None:
+    try:
+        return _parsed(function) if isinstance(function, FunctionType) else None
+    except UNREADABLE:
+        return None
+
+
 def _parsed(function: FunctionType) -> ast.FunctionDef | None:
     """Return the source of a function of a layer, without decorators; None for one with others inside."""
     lines, start = inspect.getsourcelines(function)

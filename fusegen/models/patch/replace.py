@@ -11,6 +11,7 @@ from fusegen.models.patch.activations import Function, function_of, is_named, re
 from fusegen.models.patch.batches import InRow, in_row
 from fusegen.models.patch.derived import derive, is_derived, plan_of, restore
 from fusegen.models.patch.gates import gate_of
+from fusegen.models.patch.handed import link_of, part
 from fusegen.models.patch.library import module
 from fusegen.models.patch.paired import KERNEL, Sequential, paired
 from fusegen.models.patch.patch_report import Kept, Replaced, Report
@@ -108,16 +109,19 @@ def _gated(model: nn.Module) -> list[Replaced]:
 
 def _rewritten(model: nn.Module) -> list[Replaced]:
     """Give norms their kernels with what is around them, in the layers that call both."""
-    replaced = []
+    replaced, modules = [], dict(model.named_modules(remove_duplicate=False))
     for path, layer in model.named_modules():
         if is_derived(layer):
             continue
-        row, found = in_row(layer), rewritten(layer)
+        row, link = in_row(layer), link_of(modules, path)
+        found = rewritten(layer, link)
         if row is not None:
             texts = tuple(f"{each.name} and {each.act}" for each in row.parts)
             replaced += _derived(path, layer, row, texts)
         elif found is not None:
             replaced += _derived(path, layer, *found)
+            if link is not None:
+                link.join(layer)
     return replaced
 
 
@@ -182,6 +186,7 @@ def unpatch(model: nn.Module) -> int:
     losses = sum(map(causal_losses.undo, model.modules()))
     for layer in model.modules():
         vars(layer).pop(KERNEL, None)
+        part(layer)
         if is_derived(layer):
             restore(layer)
     return len(found) + len(layers) + losses

@@ -11,10 +11,11 @@ from typing import Any
 
 from torch import nn
 
-from fusegen.models.patch import batch_calls, batches, rotary, sums
+from fusegen.models.patch import batch_calls, batches, handed, rotary, sums
 from fusegen.models.patch.batch_calls import IN_PLACE
 from fusegen.models.patch.batches import Batched
 from fusegen.models.patch.forwards import HELPER, function_of, tree_of
+from fusegen.models.patch.handed import Handed, Link
 from fusegen.models.patch.rotary import Rotated
 from fusegen.models.patch.sums import Added
 
@@ -26,11 +27,12 @@ class Rewritten:
     sums: tuple[Added, ...]
     batches: tuple[Batched, ...]
     rotations: tuple[Rotated, ...] = ()
+    ends: tuple[Handed, ...] = ()  # at most one
 
     @property
-    def parts(self) -> tuple[Added | Batched | Rotated, ...]:
+    def parts(self) -> tuple[Added | Batched | Rotated | Handed, ...]:
         """All of them."""
-        return *self.sums, *self.batches, *self.rotations
+        return *self.sums, *self.batches, *self.rotations, *self.ends
 
     @property
     def acts(self) -> tuple[str, ...]:
@@ -50,6 +52,8 @@ class Rewritten:
         sums.rewrite(tree, {each.name: each for each in self.sums})
         batch_calls.rewrite(tree, inspect.unwrap(original).__globals__, self.choose)
         rotary.rewrite(tree, {each.name: each for each in self.rotations})
+        if self.ends:
+            handed.rewrite(tree)
         helpers = {each.name: each.call() for each in self.parts}
         changed = function_of(original, tree, {HELPER: helpers, IN_PLACE: operator.iadd})
 
@@ -61,11 +65,16 @@ class Rewritten:
         return forward
 
 
-def rewritten(holder: nn.Module) -> tuple[Rewritten, tuple[str, ...]] | None:
-    """Return what kernels compute in a forward, beside single layers, with texts; None for nothing."""
+def rewritten(holder: nn.Module, link: Link | None) -> tuple[Rewritten, tuple[str, ...]] | None:
+    """Return what kernels compute in a forward, beside single layers, with texts; None for nothing.
+
+    Args:
+        holder: the layer with the forward.
+        link: the norm behind it, if it ends with a sum.
+    """
     rows = {name: found for name, layer in holder.named_children() if (found := sums.norm_of(name, layer))}
     norms, rotations = batches.norms_in(holder), rotary.rotations_in(holder)
-    is_own = (rows or norms or rotations) and "forward" not in vars(holder)
+    is_own = (rows or norms or rotations or link) and "forward" not in vars(holder)
     tree = tree_of(type(holder)) if is_own else None
     if tree is None:
         return None
@@ -81,6 +90,8 @@ def rewritten(holder: nn.Module) -> tuple[Rewritten, tuple[str, ...]] | None:
         tuple(rows[name] for name in texts),
         tuple(part for part, _ in joined),
         tuple(rotations[name] for name in turned),
+        () if link is None else (link.handed,),
     )
-    named = (*texts.values(), *(text for _, text in joined), *turned.values())
+    last = () if link is None else (link.text,)
+    named = (*texts.values(), *(text for _, text in joined), *turned.values(), *last)
     return (plan, named) if plan.parts else None

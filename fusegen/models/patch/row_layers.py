@@ -19,6 +19,7 @@ from torch.compiler import is_compiling
 from fusegen.models.patch.activations import is_slope, own_reasons
 from fusegen.models.patch.library import module
 from fusegen.models.patch.row_functions import Reading, read
+from fusegen.models.patch.slots import SLOT, Slot
 from fusegen.models.reader.layer_calls import attributes
 from fusegen.models.reader.row_gains import FUSED, MODES, WRITTEN_OUT, is_gain, modes_of
 
@@ -74,28 +75,53 @@ class RowLayer:
             result: Tensor
             x: Any = given[0] if given else named.get(argument)
             is_usual = len(given) + len(named) == 1 and kind.forward is original
-            if is_compiling() or not is_usual or not self.takes(layer, x, along):
+            if is_compiling() or not is_usual:
+                result = kind.forward(layer, *given, **named)
+                return result
+            ready = self.ready(layer, x)
+            if ready is not None:
+                return ready
+            if not self.takes(layer, x, along):
                 result = kind.forward(layer, *given, **named)
                 return result
             dim = along[x.dim()]
             rows = x if dim == x.dim() - 1 else x.movedim(dim, -1)
-            result = function(rows, *(getattr(layer, name) for name in own.parameters), *own.numbers)
+            result = function(rows, *self.weights(layer), *own.numbers)
             return result if rows is x else result.movedim(-1, dim)
 
         return forward
+
+    def weights(self, layer: nn.Module) -> list[Tensor]:
+        """Return the parameters of a layer, in the order of the function's arguments."""
+        return [getattr(layer, name) for name in self.reading.function.parameters]
+
+    def is_same(self, layer: nn.Module) -> bool:
+        """Tell if a layer has the attributes that it had."""
+        own = vars(layer)
+        return all(own.get(name, ...) == value for name, value in self.decides)
+
+    def ready(self, layer: nn.Module, x: Any) -> Tensor | None:
+        """Return what a layer computes of a tensor, if that was computed with the tensor itself."""
+        slot: Slot | None = vars(layer).get(SLOT)
+        value = None if slot is None else slot.pop(x)
+        if slot is None or value is None or torch.is_grad_enabled():
+            return None
+        if not self.is_same(layer) or torch.is_autocast_enabled(x.device.type):
+            return None
+        return slot.take(value, x, self.weights(layer))
 
     def takes(self, layer: nn.Module, x: Any, along: dict[int, int], residual: Any = None) -> bool:
         """Tell if the kernel computes what the layer does of a tensor, or of a sum, and is faster."""
         if x.__class__ is not Tensor or x.dtype not in self.reading.dtypes or x.dim() not in along:
             return False
-        own = vars(layer)
-        if any(own.get(name, ...) != value for name, value in self.decides):
+        if not self.is_same(layer):
             return False
         dim = along[x.dim()]
-        weights = [getattr(layer, name) for name in self.reading.function.parameters]
+        weights = self.weights(layer)
         if not all(_fits(each, x, x.shape[dim]) for each in weights) or x.numel() == 0:
             return False
-        if residual is not None and not _is_like(residual, x):
+        # The kernel with the sum takes rows of the last dimension alone.
+        if residual is not None and (dim != x.dim() - 1 or not _is_like(residual, x)):
             return False
         is_laid = x.is_contiguous() or (dim < x.dim() - 1 and x.movedim(dim, -1).is_contiguous())
         if not is_laid or torch.is_autocast_enabled(x.device.type):

@@ -43,22 +43,31 @@ class Added:
         """Return in which mode alone the kernel runs, a clause; empty where that is each."""
         return condition(self.layer, *_where(getattr(holder, self.name)), self.layer.added)
 
+    def modes(self, norm: nn.Module) -> set[bool]:
+        """Return in which modes the kernel is faster than that of the norm, and this than the norm."""
+        where = _where(norm)
+        return self.layer.modes(*where, self.layer.added) & self.layer.modes(*where)
+
+    def function(self) -> Callable[..., tuple[Tensor, Tensor]]:
+        """Return the kernel's function of a norm and two tensors."""
+        own, function = self.layer.reading.function, getattr(module(self.module), self.layer.added)
+
+        def run(norm: nn.Module, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+            result: tuple[Tensor, Tensor] = function(x, residual, *self.layer.weights(norm), *own.numbers)
+            return result
+
+        return run
+
     def call(self) -> Callable[..., tuple[Any, Any]]:
         """Return a function of the norm, or None, and two tensors: the norm of the sum, and the sum."""
         forward: Any = self.kind.forward
-        function = getattr(module(self.module), self.layer.added)
-        along = dict(self.layer.reading.along)
+        run, along = self.function(), dict(self.layer.reading.along)
 
         def added(norm: Any, x: Any, residual: Any) -> tuple[Any, Any]:
             if norm is None or is_compiling() or not self.is_still(norm, forward):
                 return _apart(norm, x, residual)
-            if not self.layer.takes(norm, x, along, residual):
-                return _apart(norm, x, residual)
-            own = self.layer.reading.function
-            result: tuple[Tensor, Tensor] = function(
-                x, residual, *(getattr(norm, name) for name in own.parameters), *own.numbers
-            )
-            return result
+            takes = self.layer.takes(norm, x, along, residual)
+            return run(norm, x, residual) if takes else _apart(norm, x, residual)
 
         return added
 
