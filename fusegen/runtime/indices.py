@@ -41,17 +41,23 @@ def indexed(of: "Tuple[str, str, int, int]", given: Any, x: Any, ignored: int = 
     rows, row = x.shape[:first] + x.shape[last:], x.shape[first:last]
     shapes = f"{name} has the shape {tuple(given.shape)}, and the rows have {tuple(rows)}"
     check(given.shape == rows, module, shapes)
-    others = given
+    none, others = given == ignored, given
     if given.device.type == "cpu" and not traced() and not transformed():
-        beyond = given[((given < 0) | (given >= row.numel())) & (given != ignored)]
-        if beyond.numel():
-            check(
-                False, module, f"{name} {beyond[0]} is out of range for {row.numel()} elements", IndexError
-            )
-    else:  # CUDA asserts it on the device, where NONE is no error
+        _check_range(module, name, given.masked_fill(none, 0), row.numel())
+    elif ignored != NONE:  # CUDA asserts it on the device, where NONE is no error
         others = given.masked_fill(given == NONE, BEYOND)
-    whole = torch.where(given == ignored, NONE, others).to(torch.float64)
+    whole = others.masked_fill(none, NONE).to(torch.float64)
     return whole.reshape(*x.shape[:first], *(1 for _ in row), *x.shape[last:])
+
+
+def _check_range(module: str, name: str, given: Any, count: int) -> None:
+    """Refuse integers of which one picks none of so many elements."""
+    if given.numel() == 0:
+        return
+    least, largest = given.aminmax()
+    if least < 0 or largest >= count:
+        beyond = given[(given < 0) | (given >= count)][0]
+        check(False, module, f"{name} {beyond} is out of range for {count} elements", IndexError)
 
 
 def of_all_rows(kernels: Any, function: "Callable[..., Any]", *given: Any) -> Any:
