@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from fusegen.codegen import row_cpp, row_features
+from fusegen.codegen import read_once, row_cpp, row_features
 from fusegen.codegen.emit.counts import TITLES
 from fusegen.codegen.printers.row_eager import row_statements
 from fusegen.codegen.render import Binding, module_class, python
@@ -175,8 +175,10 @@ def _row(spec: Spec) -> str:
 def _counted(of: CompiledRows, which: Pass) -> str:
     loops = sum(not (phase.picks or phase.loads) for phase in of.schedules[which].phases)
     loops -= of.found_forward * (which is Pass.BACKWARD)
+    loops -= which is Pass.FORWARD and of.stored is Level.ROW and not of.scans  # stored behind the loops
     loops -= of.scans and loops > 1  # what is scanned, or found, is stored in the loop that does
     if not of.reduces:
         return f"{TITLES[which]}: one loop."
-    counted = "one loop" if loops == 1 else f"{loops} loops"
-    return f"{TITLES[which]}: {counted} over the elements of a row."
+    counted = {0: "no loop", 1: "one loop"}.get(loops, f"{loops} loops")
+    once = ", on CUDA one" if which is Pass.FORWARD and read_once.headers(of, Device.CUDA) else ""
+    return f"{TITLES[which]}: {counted} over the elements of a row{once}."

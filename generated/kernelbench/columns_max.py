@@ -4,7 +4,7 @@
 #
 #   y = amax(x)
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
 # Its evidence, once certified, lies beside it in columns_max.certificate.txt.
 # fmt: off

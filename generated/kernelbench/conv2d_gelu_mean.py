@@ -4,7 +4,7 @@
 #
 #   y = mean(gelu(x)),  x = x + conv_bias
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in conv2d_gelu_mean.certificate.txt.
 # fmt: off

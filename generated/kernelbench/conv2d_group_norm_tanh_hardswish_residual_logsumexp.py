@@ -11,7 +11,7 @@
 #
 # added. Forward: 3 loops over the elements of a row.
 # added. Gradient: 4 loops over the elements of a row.
-# Forward: 3 loops over the elements of a row.
+# Forward: 2 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
 # Its evidence, once certified, lies beside it in conv2d_group_norm_tanh_hardswish_residual_logsumexp.certificate.txt
 # and conv2d_group_norm_tanh_hardswish_residual_logsumexp.added.certificate.txt.

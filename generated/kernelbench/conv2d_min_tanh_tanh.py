@@ -4,7 +4,7 @@
 #
 #   y = tanh(tanh(amin(x))),  x = x + conv_bias
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
 # Its evidence, once certified, lies beside it in conv2d_min_tanh_tanh.certificate.txt.
 # fmt: off

@@ -4,7 +4,7 @@
 #
 #   y = amin(x · scale_factor),  x = x + conv_bias
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
 # Its evidence, once certified, lies beside it in conv2d_scale_min.certificate.txt.
 # fmt: off

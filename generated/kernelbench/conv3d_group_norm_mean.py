@@ -4,7 +4,7 @@
 #
 #   y = mean(x)
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in conv3d_group_norm_mean.certificate.txt.
 # fmt: off

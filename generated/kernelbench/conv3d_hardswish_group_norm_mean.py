@@ -11,7 +11,7 @@
 #
 # normed. Forward: 3 loops over the elements of a row.
 # normed. Gradient: 3 loops over the elements of a row.
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in conv3d_hardswish_group_norm_mean.certificate.txt and
 # conv3d_hardswish_group_norm_mean.normed.certificate.txt.

@@ -4,7 +4,7 @@
 #
 #   y = relu(logsumexp(x))
 #
-# Forward: 3 loops over the elements of a row.
+# Forward: 2 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
 # Its evidence, once certified, lies beside it in conv3d_max_pool_logsumexp_relu.certificate.txt.
 # fmt: off

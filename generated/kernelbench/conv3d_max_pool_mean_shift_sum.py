@@ -8,9 +8,9 @@
 #
 # pooled. Forward: each element of a window is read, and a result written.
 # pooled. Gradient: the largest elements are found again, and each gradient is written once.
-# averaged. Forward: 2 loops over the elements of a row.
+# averaged. Forward: one loop over the elements of a row.
 # averaged. Gradient: one loop over the elements of a row.
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in conv3d_max_pool_mean_shift_sum.certificate.txt and
 # conv3d_max_pool_mean_shift_sum.pooled.certificate.txt and conv3d_max_pool_mean_shift_sum.averaged.certificate.txt.

@@ -5,7 +5,7 @@
 #   smallest: y = amin(x),  x = x + conv_bias
 #   then: y = softmax(x)
 #
-# smallest. Forward: 2 loops over the elements of a row.
+# smallest. Forward: one loop over the elements of a row.
 # smallest. Gradient: 3 loops over the elements of a row.
 # Forward: 3 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.

@@ -10,7 +10,7 @@
 #
 # normed. Forward: 3 loops over the elements of a row.
 # normed. Gradient: 4 loops over the elements of a row.
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
 # Its evidence, once certified, lies beside it in conv3d_scale_instance_norm_clamp_scale_max.certificate.txt and
 # conv3d_scale_instance_norm_clamp_scale_max.normed.certificate.txt.

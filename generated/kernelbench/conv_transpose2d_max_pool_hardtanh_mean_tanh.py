@@ -4,7 +4,7 @@
 #
 #   y = tanh(mean(min(max(x, hardtanh_min), hardtanh_max)))
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: 2 loops over the elements of a row.
 # Its evidence, once certified, lies beside it in conv_transpose2d_max_pool_hardtanh_mean_tanh.certificate.txt.
 # fmt: off

@@ -6,11 +6,11 @@
 #   joined: y = logsumexp(x + bias)
 #   then: y = sum(x) · 10
 #
-# averaged. Forward: 2 loops over the elements of a row.
+# averaged. Forward: one loop over the elements of a row.
 # averaged. Gradient: one loop over the elements of a row.
-# joined. Forward: 3 loops over the elements of a row.
+# joined. Forward: 2 loops over the elements of a row.
 # joined. Gradient: 3 loops over the elements of a row.
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in conv_transpose2d_mean_shift_logsumexp_scale.certificate.txt and
 # conv_transpose2d_mean_shift_logsumexp_scale.averaged.certificate.txt and

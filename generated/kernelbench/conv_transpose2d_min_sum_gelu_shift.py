@@ -6,9 +6,9 @@
 #   summed: y = gelu(sum(x))
 #   then: y = x + bias
 #
-# smallest. Forward: 2 loops over the elements of a row.
+# smallest. Forward: one loop over the elements of a row.
 # smallest. Gradient: 3 loops over the elements of a row.
-# summed. Forward: 2 loops over the elements of a row.
+# summed. Forward: one loop over the elements of a row.
 # summed. Gradient: 2 loops over the elements of a row.
 # Forward: 1 multiply-add an element.
 # Gradient: no arithmetic an element.

@@ -4,7 +4,7 @@
 #
 #   y = mean(x · multiplier),  x = x + conv_transpose_bias
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in conv_transpose2d_scale_mean.certificate.txt.
 # fmt: off

@@ -5,7 +5,7 @@
 #   gated: y = joined · sigmoid(joined + 3) / 6,  x = x + conv_transpose_bias,  joined = logsumexp(x)
 #   then: y = min(max(x - bias, -1), 1)
 #
-# gated. Forward: 3 loops over the elements of a row.
+# gated. Forward: 2 loops over the elements of a row.
 # gated. Gradient: 3 loops over the elements of a row.
 # Forward: 1 multiply-add, 2 selections an element.
 # Gradient: 1 multiply-add, 4 comparisons, 4 selections an element.

@@ -4,7 +4,7 @@
 #
 #   y = amax(silu(softmax(x) - along(subtract, 1)))
 #
-# Forward: 4 loops over the elements of a row.
+# Forward: 3 loops over the elements of a row.
 # Gradient: 6 loops over the elements of a row.
 # Its evidence, once certified, lies beside it in conv_transpose3d_max_pool_softmax_shift_silu_max.certificate.txt.
 # fmt: off

@@ -5,7 +5,7 @@
 #   averaged: y = mean(x),  x = x + conv_transpose_bias
 #   then: y = tanh(softmax(x + bias)) · scaling_factor
 #
-# averaged. Forward: 2 loops over the elements of a row.
+# averaged. Forward: one loop over the elements of a row.
 # averaged. Gradient: one loop over the elements of a row.
 # Forward: 3 loops over the elements of a row.
 # Gradient: 4 loops over the elements of a row.

@@ -12,7 +12,7 @@
 # scaled. Gradient: 1 multiply-add an element.
 # normed. Forward: 2 loops over the elements of a row.
 # normed. Gradient: 2 loops over the elements of a row.
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in conv_transpose3d_scale_batch_norm_mean.certificate.txt and
 # conv_transpose3d_scale_batch_norm_mean.scaled.certificate.txt and

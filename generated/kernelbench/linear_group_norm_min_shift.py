@@ -10,7 +10,7 @@
 #
 # normed. Forward: 3 loops over the elements of a row.
 # normed. Gradient: 3 loops over the elements of a row.
-# smallest. Forward: 2 loops over the elements of a row.
+# smallest. Forward: one loop over the elements of a row.
 # smallest. Gradient: 3 loops over the elements of a row.
 # Forward: 1 multiply-add an element.
 # Gradient: no arithmetic an element.

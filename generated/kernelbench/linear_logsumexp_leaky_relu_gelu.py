@@ -4,7 +4,7 @@
 #
 #   y = gelu(gelu(leaky_relu(leaky_relu(logsumexp(x), 0.01), 0.01)))
 #
-# Forward: 3 loops over the elements of a row.
+# Forward: 2 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
 # Its evidence, once certified, lies beside it in linear_logsumexp_leaky_relu_gelu.certificate.txt.
 # fmt: off

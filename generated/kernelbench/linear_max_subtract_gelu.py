@@ -4,7 +4,7 @@
 #
 #   y = gelu(largest - largest),  largest = amax(x)
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
 # Its evidence, once certified, lies beside it in linear_max_subtract_gelu.certificate.txt.
 # fmt: off

@@ -4,7 +4,7 @@
 #
 #   y = sum(sigmoid(x))
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in linear_sigmoid_sum.certificate.txt.
 # fmt: off

@@ -7,7 +7,7 @@
 #
 # hidden. Forward: 1 sigmoid an element.
 # hidden. Gradient: 1 exp, 1 division, 3 multiply-adds an element.
-# Forward: 3 loops over the elements of a row.
+# Forward: 2 loops over the elements of a row.
 # Gradient: 3 loops over the elements of a row.
 # Its evidence, once certified, lies beside it in linears_sigmoid_logsumexp.certificate.txt and
 # linears_sigmoid_logsumexp.hidden.certificate.txt.

@@ -4,7 +4,7 @@
 #
 #   y = mean(max(1 - predictions · targets, 0))
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in matrix_hinge_loss.certificate.txt.
 # fmt: off

@@ -4,7 +4,7 @@
 #
 #   y = batchmean(0 if targets = 0 else targets · (log(targets) - log(predictions)))
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in matrix_kl_div.certificate.txt.
 # fmt: off

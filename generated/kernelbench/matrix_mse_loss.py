@@ -4,7 +4,7 @@
 #
 #   y = mean((predictions - targets)²)
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in matrix_mse_loss.certificate.txt.
 # fmt: off

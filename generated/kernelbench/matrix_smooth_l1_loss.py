@@ -4,7 +4,7 @@
 #
 #   y = mean(m · (d - 0.5 · m)),  d = |predictions - targets|,  m = min(d, 1)
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in matrix_smooth_l1_loss.certificate.txt.
 # fmt: off

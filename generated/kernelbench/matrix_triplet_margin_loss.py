@@ -4,7 +4,7 @@
 #
 #   y = max(margin + norm(anchor - positive + 1e-06) - norm(anchor - negative + 1e-06), 0)
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: 2 loops over the elements of a row.
 # Its evidence, once certified, lies beside it in matrix_triplet_margin_loss.certificate.txt.
 # fmt: off

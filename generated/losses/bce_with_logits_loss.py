@@ -4,7 +4,7 @@
 #
 #   y = mean(-logsigmoid(-input) - target · input if input < 0 else (1 - target) · input - logsigmoid(input))
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in bce_with_logits_loss.certificate.txt.
 # fmt: off

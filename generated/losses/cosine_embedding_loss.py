@@ -6,7 +6,7 @@
 #     label = amax(unsqueeze(target, 1))
 #     cosine = sum(input1 · input2) · (1 / √((sum(input1²) + 1e-12) · (sum(input2²) + 1e-12)))
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: 2 loops over the elements of a row.
 # Its evidence, once certified, lies beside it in cosine_embedding_loss.certificate.txt.
 # fmt: off

@@ -4,7 +4,7 @@
 #
 #   y = sum(x1 · x2) / (max(norm(x1), eps) · max(norm(x2), eps))
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: 2 loops over the elements of a row.
 # Its evidence, once certified, lies beside it in cosine_similarity.certificate.txt.
 # fmt: off

@@ -4,7 +4,7 @@
 #
 #   y = mean((0 if target = 1 else max(margin - input, 0)) + (0 if target = -1 else input))
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in hinge_embedding_loss.certificate.txt.
 # fmt: off

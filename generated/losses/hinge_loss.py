@@ -4,7 +4,7 @@
 #
 #   y = mean(max(1 - input · target, 0))
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in hinge_loss.certificate.txt.
 # fmt: off

@@ -4,7 +4,7 @@
 #
 #   y = mean(delta · (|d| - 0.5 · delta) if |d| ≥ delta else 0.5 · d · d),  d = input - target
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in huber_loss.certificate.txt.
 # fmt: off

@@ -4,7 +4,7 @@
 #
 #   y = mean(0 if target = 0 else target · (log(target) - input))
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in kl_div.certificate.txt.
 # fmt: off

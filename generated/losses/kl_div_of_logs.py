@@ -4,7 +4,7 @@
 #
 #   y = mean(exp(target) · (target - input))
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in kl_div_of_logs.certificate.txt.
 # fmt: off

@@ -4,7 +4,7 @@
 #
 #   y = mean(max(margin - target · (input1 - input2), 0))
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in margin_ranking_loss.certificate.txt.
 # fmt: off

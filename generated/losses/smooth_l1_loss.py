@@ -4,7 +4,7 @@
 #
 #   y = mean(|d| - 0.5 · beta if |d| ≥ beta else 0.5 · d · d / beta),  d = input - target
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in smooth_l1_loss.certificate.txt.
 # fmt: off

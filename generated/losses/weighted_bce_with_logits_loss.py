@@ -4,7 +4,7 @@
 #
 #   y = mean(-weight · (pos_weight · target · logsigmoid(input) + (1 - target) · logsigmoid(-input)))
 #
-# Forward: 2 loops over the elements of a row.
+# Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in weighted_bce_with_logits_loss.certificate.txt.
 # fmt: off

@@ -4,7 +4,7 @@
 #
 #   y = -constant[target] · log_probs[target],  constant = detach(weight)
 #
-# Forward: one loop over the elements of a row.
+# Forward: no loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in weighted_nll.certificate.txt.
 # fmt: off

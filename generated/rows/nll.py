@@ -4,7 +4,7 @@
 #
 #   y = -log_probs[target]
 #
-# Forward: one loop over the elements of a row.
+# Forward: no loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in nll.certificate.txt.
 # fmt: off
