@@ -224,13 +224,18 @@ class RowsText:
 def _of_row(text: str, kernel: Kernel, tops: Mapping[str, Expr]) -> str:
     """Return a function whose parameters that are values of a row have their type.
 
-    Operators take it, and functions its first word.
+    Operators take it and another value; functions, and operators of two, the first word.
     """
     head, _, body = row_exponentials.named(text, kernel, tops).partition(") {")
+    every = rf"(?:{'|'.join(kernel.params)})\b"
     for name in kernel.params:
         head = re.sub(rf"\bM {name}\b", f"OfRow<M> {name}", head)
         if "template" in head:
             body = re.sub(rf"(?<=[a-z0-9_]\(){name}(?=[,)])|(?<=, ){name}(?=[,)])", f"M({name})", body)
+        if "template" in head and cancels(kernel) and watches(kernel):  # two have no operator then
+            product = rf"(?<![*/] )(?<!-)\b{name}(?= \* {every})"
+            total = rf"(?<![*/+-] )(?<!-)\b{name}(?= [+-] {every}(?! [*/]))"
+            body = re.sub(f"{product}|{total}", f"M({name})", body)
     return f"{head}) {{{body}"
 
 
