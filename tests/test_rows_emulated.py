@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def test_softmax(size: tuple[int, int], dtype: torch.dtype) -> None:
 
 
 # what moves a thread's unit, or leaves powers of two as units, and what has no sum
-SPECIAL = {
+SPECIAL: dict[str, Callable[[int], Tensor]] = {
     "rising": lambda n: torch.linspace(-300, 300, n),
     "falling": lambda n: torch.linspace(300, -300, n),
     "one far above": lambda n: torch.zeros(n).index_fill(0, torch.tensor([n // 2]), 25.0),
@@ -88,8 +89,8 @@ def test_formulas_of_users_that_are_read_once(formula: str, tmp_path: Path) -> N
     inputs = "x: {shape: [3, 5]}" + ", y: {shape: [3, 5]}" * ("y" in formula)
     module: Any = made(tmp_path, "any_rows", f"inputs: {{{inputs}}}\nover: [-1]\nformula: {formula}\n")
     assert ("LargestAndSum<" in module.KERNELS.texts().cuda) is FORMULAS[formula]
-    rows = emulated(module) if FORMULAS[formula] else None
-    for dtype in DTYPES if rows else ():
+    for dtype in DTYPES if FORMULAS[formula] else ():
+        rows = emulated(module)
         x = torch.stack([make(37) for make in SPECIAL.values()]).to(dtype)
         exact = module.KERNELS.where_they_are(x.double())
         assert_near(rows.forward([x])[:, 0], exact.to(dtype).double(), 2)
