@@ -337,6 +337,11 @@ def other_data(layer: Any, x: Tensor) -> None:
     layer.first.weight.data = 2 * layer.first.weight.data
 
 
+def repeated(layer: Any, x: Tensor) -> None:
+    """Have the norm's parameter be its first number, again and again."""
+    layer.first.weight.data = layer.first.weight.data[:1].expand(LENGTH)
+
+
 def other_eps(layer: Any, x: Tensor) -> None:
     """Change a number of the norm."""
     layer.first.eps = 0.5
@@ -474,6 +479,7 @@ CALLS: dict[str, tuple[Callable[[Any, Tensor], Any], int]] = {  # and how many v
     "a view": (between(lambda layer, x: x[:]), 2),
     "a sum with other memory": (between(own_data), 2),
     "a sum of another shape": (between(lambda _, x: setattr(x, "data", x.data.flatten(0, 1))), 2),
+    "a weight of other strides": (between(repeated), 2),
     "a weight that is written to": (between(lambda layer, x: [layer.first.weight.mul_(2), x][1]), 2),
     "another weight": (between(other_weight), 2),
     "a weight with other memory": (between(other_data), 2),

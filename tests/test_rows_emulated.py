@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from rows_emulated import Rows, emulated
+from test_rows import made
 from torch import Tensor
 from torch.nn import functional
 
@@ -43,7 +47,7 @@ def test_softmax(size: tuple[int, int], dtype: torch.dtype) -> None:
 
 
 # what moves a thread's unit, or leaves powers of two as units, and what has no sum
-SPECIAL = {
+SPECIAL: dict[str, Callable[[int], Tensor]] = {
     "rising": lambda n: torch.linspace(-300, 300, n),
     "falling": lambda n: torch.linspace(300, -300, n),
     "one far above": lambda n: torch.zeros(n).index_fill(0, torch.tensor([n // 2]), 25.0),
@@ -70,6 +74,32 @@ def test_rows_that_are_read_once(n: int, dtype: torch.dtype) -> None:
         own = library("cross_entropy").forward([x, picked[:, None].double()])[:, 0]
         assert_near(own, functional.cross_entropy(x.double(), picked, reduction="none"), 4)
     assert_near(library("logsumexp").forward([x])[:, 0], torch.logsumexp(x.double(), -1), 4)
+
+
+FORMULAS = {  # and whether one loop finds the largest element and the sum
+    "logsumexp(x) * logsumexp(x + logsumexp(x))": True,  # whose gradient has products of values of a row
+    "sum(exp(x - log(amax(x))))": False,  # NaN of 0 and -infinity
+    "sum(exp(x - amax(y)))": False,
+    "sum(exp(x - max(x)))": False,
+}
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_formulas_of_users_that_are_read_once(formula: str, tmp_path: Path) -> None:
+    inputs = "x: {shape: [3, 5]}" + ", y: {shape: [3, 5]}" * ("y" in formula)
+    module: Any = made(tmp_path, "any_rows", f"inputs: {{{inputs}}}\nover: [-1]\nformula: {formula}\n")
+    assert ("LargestAndSum<" in module.KERNELS.texts().cuda) is FORMULAS[formula]
+    for dtype in DTYPES if FORMULAS[formula] else ():
+        rows = emulated(module)
+        x = torch.stack([make(37) for make in SPECIAL.values()]).to(dtype)
+        exact = module.KERNELS.where_they_are(x.double())
+        assert_near(rows.forward([x])[:, 0], exact.to(dtype).double(), 2)
+        x, grad = drawn((3, 37), dtype), drawn((3, 1), dtype)
+        wide = x.double().requires_grad_()
+        exact = module.KERNELS.where_they_are(wide)
+        assert_near(
+            rows.backward([grad, x])[0], torch.autograd.grad(exact, wide, grad[:, 0].double())[0], 4
+        )
 
 
 @pytest.mark.few(1)

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import isfinite
 
 from fusegen.codegen.printed import FUNCTORS
 from fusegen.codegen.row_exponentials import inlined
 from fusegen.compiler.row_kernels import CompiledRows, PhaseKernels
 from fusegen.core.folds import AMAX, SUM, Level
-from fusegen.core.ir import Call, Ref
+from fusegen.core.ir import Call, Const, Ref
 from fusegen.core.method import Pass
 from fusegen.core.targets import Device
 
@@ -50,5 +51,18 @@ def _shift(top: PhaseKernels, terms: PhaseKernels) -> str | None:
         return None
     match inlined(terms.elements, terms.elements.results[0]):
         case Call("exp", (Call("sub", (Ref() as x, Ref(value))),)) if top.elements.results == (x,):
-            return value if value in (*top.phase.folded, *top.phase.values) else None
+            return value if _is_largest(top, value) else None
     return None
+
+
+def _is_largest(of: PhaseKernels, value: str) -> bool:
+    """Return True if a value of a row is the largest element, or that or a number.
+
+    Of another one, -infinity less it may be NaN where the largest element less it is not.
+    """
+    if of.row is None or value not in of.phase.values:
+        return value in of.phase.folded
+    match inlined(of.row, of.row.results[of.phase.values.index(value)]):
+        case Call("where", (_, Ref(name), Const(number))):
+            return name in of.phase.folded and isfinite(number)
+    return False

@@ -105,7 +105,7 @@ HOST_DEVICE void conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward3(M g
   const M x_with_bias = x + conv_transpose_bias;
   const M t4 = exp(x_with_bias - of_row);
   const M grad_t8 = grad * M(0.16666666666666666);
-  const M grad_t3 = grad_t8 * (of_row1 + joined * of_row2) * of_row3 * t4;
+  const M grad_t3 = grad_t8 * (of_row1 + M(joined) * of_row2) * of_row3 * t4;
   out[0] = out[1] = grad_t3;
 }
 // The gradient reads the inputs, and computes the values of a row again.

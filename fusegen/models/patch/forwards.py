@@ -47,14 +47,15 @@ def tree_of(kind: Any) -> ast.FunctionDef | None:
 
 def source_of(kind: Any, method: str = "forward") -> ast.FunctionDef | None:
     """Return the syntax tree of a method of a class, to be read alone; None where it has no source."""
-    function: Any = getattr(kind, method, None)
-    return _source_of(inspect.unwrap(function))
+    found: Any = getattr(kind, method, None)
+    function = inspect.unwrap(found)
+    return _source_of(function) if isinstance(function, FunctionType) else None
 
 
 @functools.lru_cache(maxsize=256)
-def _source_of(function: Any) -> ast.FunctionDef | None:
+def _source_of(function: FunctionType) -> ast.FunctionDef | None:
     try:
-        return _parsed(function) if isinstance(function, FunctionType) else None
+        return _parsed(function)
     except UNREADABLE:
         return None
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 
 from fusegen.models.patch.forwards import at, helped, itself, source_of
-from fusegen.models.patch.next_norms import Modules, norm_behind
+from fusegen.models.patch.next_norms import norm_behind
 from fusegen.models.patch.slots import SLOT, Slot
 from fusegen.models.patch.sums import Added, norm_of
 from fusegen.models.reader.row_gains import HANDED as LEAST
@@ -87,13 +87,13 @@ class Link:
         vars(self.norm).setdefault(SLOT, Slot())
 
 
-def link_of(modules: Modules, path: str) -> Link | None:
+def link_of(model: nn.Module, path: str) -> Link | None:
     """Return the norm behind a layer that ends with a sum, if a kernel is faster for both."""
-    layer = modules[path]
+    layer = model.get_submodule(path)
     tree = source_of(type(layer)) if layer._modules and "forward" not in vars(layer) else None
     total = None if tree is None else _last_sum(tree)
-    behind = "" if total is None else norm_behind(modules, path)
-    norm = modules[behind] if behind else None
+    behind = "" if total is None else norm_behind(model, path)
+    norm = model.get_submodule(behind) if behind else None
     added = None if norm is None else norm_of(KEY, norm)
     if total is None or norm is None or added is None or False not in added.modes(norm):
         return None

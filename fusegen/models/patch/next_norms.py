@@ -6,7 +6,7 @@ It may be wrong, of layers that are called in another order: then the norm takes
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from torch import nn
 
@@ -17,16 +17,14 @@ ROWS = (nn.ModuleList, nn.Sequential)  # whose children are called in their orde
 METHODS = ("forward", "forward_features")  # which call children; timm's models have the second one
 UNKNOWN = ""
 
-Modules = Mapping[str, nn.Module]  # of a model, by path
 
-
-def norm_behind(modules: Modules, path: str) -> str:
+def norm_behind(model: nn.Module, path: str) -> str:
     """Return the path of the childless layer that is called with what a layer returns; empty for none."""
     while path:
         outer, _, name = path.rpartition(".")
-        following = _following(modules[outer], name)
+        following = _following(model.get_submodule(outer), name)
         if following is not None:
-            return _first(modules, f"{outer}.{following}".lstrip(".")) if following else ""
+            return _first(model, f"{outer}.{following}".lstrip(".")) if following else ""
         path = outer
     return ""
 
@@ -34,9 +32,8 @@ def norm_behind(modules: Modules, path: str) -> str:
 def _following(holder: nn.Module, name: str) -> str | None:
     """Return the child that is called after one; None where the holder returns what that returns."""
     if isinstance(holder, ROWS):
-        names = [*holder._modules]
-        place = names.index(name) + 1
-        return names[place] if place < len(names) else None
+        names = _names(holder)
+        return next(iter(names[names.index(name) + 1 :]), None)
     for tree in (source_of(bare(type(holder)), method) for method in METHODS):
         calls = [] if tree is None else [*_calls(tree, holder)]
         own = [call for child, call in calls if child == name]
@@ -46,21 +43,26 @@ def _following(holder: nn.Module, name: str) -> str | None:
     return UNKNOWN
 
 
-def _first(modules: Modules, path: str) -> str:
+def _first(model: nn.Module, path: str) -> str:
     """Return the path of the childless layer that a layer calls first, with its own argument."""
-    layer = modules.get(path)
-    if layer is None or not layer._modules:
-        return "" if layer is None else path
+    layer = model.get_submodule(path)
+    names = _names(layer)
+    if not names:
+        return path
     if isinstance(layer, nn.Sequential):
-        return _first(modules, f"{path}.{next(iter(layer._modules))}")
+        return _first(model, f"{path}.{names[0]}")
     tree = source_of(bare(type(layer)))
     _, call = ("", None) if tree is None else next(_calls(tree, layer), ("", None))
     if tree is None or call is None:
         return ""
     match called(call, itself(tree)):
         case (name, ast.Name(id=given)) if given == _argument(tree):
-            return "" if _is_changed(tree, given, call) else _first(modules, f"{path}.{name}")
+            return "" if _is_changed(tree, given, call) else _first(model, f"{path}.{name}")
     return ""
+
+
+def _names(holder: nn.Module) -> list[str]:
+    return [name for name, child in holder._modules.items() if child is not None]
 
 
 def _calls(tree: ast.FunctionDef, holder: nn.Module) -> Iterator[tuple[str, ast.Call]]:
@@ -69,7 +71,7 @@ def _calls(tree: ast.FunctionDef, holder: nn.Module) -> Iterator[tuple[str, ast.
     for node in sorted((each for each in ast.walk(tree) if isinstance(each, ast.Call)), key=_end):
         match node.func:
             case ast.Attribute(value=ast.Name(id=of), attr=name) if of == owner:
-                if isinstance(holder._modules.get(name), nn.Module):
+                if name in _names(holder):
                     yield name, node
 
 

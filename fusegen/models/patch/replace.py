@@ -109,11 +109,11 @@ def _gated(model: nn.Module) -> list[Replaced]:
 
 def _rewritten(model: nn.Module) -> list[Replaced]:
     """Give norms their kernels with what is around them, in the layers that call both."""
-    replaced, modules = [], dict(model.named_modules(remove_duplicate=False))
+    replaced = []
     for path, layer in model.named_modules():
         if is_derived(layer):
             continue
-        row, link = in_row(layer), link_of(modules, path)
+        row, link = in_row(layer), link_of(model, path)
         found = rewritten(layer, link)
         if row is not None:
             texts = tuple(f"{each.name} and {each.act}" for each in row.parts)

@@ -35,12 +35,10 @@ class Value:
     total: weakref.ref[Tensor]
     normed: Tensor
     weights: Sequence[Tensor]
-    state: Sequence[int]
+    state: Sequence[Any]
 
     def is_of(self, x: Tensor, weights: Sequence[Tensor]) -> bool:
         """Tell if nothing was written to the sum and the weights since, and these are the same ones."""
-        if self.normed.shape != x.shape:
-            return False
         is_same = all(one is other for one, other in zip(self.weights, weights, strict=True))
         return is_same and self.state == _state(x, weights)
 
@@ -85,8 +83,9 @@ class Slot:
         return value.normed
 
 
-def _state(x: Tensor, weights: Sequence[Tensor]) -> list[int]:
-    """Return what changes where a tensor is written to or gets other memory, and the stream."""
+def _state(x: Tensor, weights: Sequence[Tensor]) -> list[Any]:
+    """Return what changes where a tensor is written to or is laid out anew, and the stream."""
     # Memory that was made on another stream may be free again before this one has read it.
     stream = torch._C._cuda_getCurrentRawStream(x.device.index) if x.is_cuda else 0
-    return [stream, *(number for each in (x, *weights) for number in (each._version, each.data_ptr()))]
+    every = (x, *weights)
+    return [stream, *((each._version, each.data_ptr(), each.shape, each.stride()) for each in every)]
