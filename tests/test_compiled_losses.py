@@ -104,7 +104,11 @@ def test_each_tensor_has_its_own_share_of_a_recorded_gradient(kind: str) -> None
 def test_a_hook_that_unpacks_another_shape_is_refused() -> None:
     loss, (x, y) = counted("losses/mse_loss"), drawn(2, (6, 4), torch.float32)
     for size in (0, 2):
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t, size=size: t[:size]):
+
+        def unpack(t: Tensor, size: int = size) -> Tensor:
+            return t[:size]
+
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, unpack):
             value = loss.call(x, y, "mean")
         with pytest.raises(
             RuntimeError, match=f"invalid gradient at index 0 - got .{size}, 4. but expected"

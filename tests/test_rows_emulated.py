@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -43,7 +44,7 @@ def test_softmax(size: tuple[int, int], dtype: torch.dtype) -> None:
 
 
 # what moves a thread's unit, or leaves powers of two as units, and what has no sum
-SPECIAL = {
+SPECIAL: dict[str, Callable[[int], Tensor]] = {
     "rising": lambda n: torch.linspace(-300, 300, n),
     "falling": lambda n: torch.linspace(300, -300, n),
     "one far above": lambda n: torch.zeros(n).index_fill(0, torch.tensor([n // 2]), 25.0),
