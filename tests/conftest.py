@@ -239,9 +239,12 @@ def no_cache(
     results: Callable[[], Path | None] | None,
 ) -> None:
     """Compute everything, so that no test passes by what another one left, but in those of `OF_RESULTS`."""
-    if results is None or request.path.name in OF_RESULTS:
+    if results is None:
         return
-    folder = results if "use_cache" in request.fixturenames else lambda: None
+    of_user = "use_cache" in request.fixturenames
+    if request.path.name in OF_RESULTS and not of_user:
+        return
+    folder = results if of_user else lambda: None
     monkeypatch.setattr("fusegen.project.compile_cache._folder", folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -255,6 +256,43 @@ def test_scalars_that_are_no_numbers_are_left_to_python() -> None:
     assert counted.left == 3
 
 
+NAN = float("nan")
+# scalars that a module's function refuses, or leaves to PyTorch
+REFUSED = {
+    "celu": ([0.0], "celu: alpha cannot be 0"),
+    "hardtanh": ([2.0, 1.0], "hardtanh: min_val cannot be greater than max_val"),
+    "softshrink": ([-1.0], "softshrink: lambd cannot be less than 0"),
+    "kernelbench/linear_scale_hardtanh_gelu": ([1.0, NAN, 1.0], ""),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_function_that_reads_its_scalars_is_called(name: str) -> None:
+    counted, [x], (scalars, message) = Counted(name), drawn((3,)), REFUSED[name]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CALLS, "loaded", lambda: counted.made)
+        call = CALLS.in_front_of_function(counted.call, counted.kernels.call)
+    if message:
+        with pytest.raises((RuntimeError, ValueError), match=f"^{message}$"):
+            call(x, *scalars)
+    else:
+        assert call(x, *scalars).isnan().all()
+
+
+def test_places_have_no_gradient() -> None:
+    counted, [x] = Counted("scans/argmax"), drawn((3, 5))
+    with torch.no_grad():
+        wanted = counted.taken(x)
+    found = counted.call(x)
+    assert (counted.left, found.dtype, found.requires_grad) == (1, torch.int64, False)
+    assert torch.equal(found, wanted)
+
+
+def test_a_copy_of_a_call_is_itself() -> None:
+    counted = Counted("gelu")
+    assert copy.deepcopy([counted.call, copy.copy(counted.call)]) == [counted.call] * 2
+
+
 def test_too_few_arguments_have_pythons_message() -> None:
     counted, [x] = Counted("swiglu"), drawn((3,))
     messages = []
@@ -290,9 +328,9 @@ def test_hooks_of_saved_tensors() -> None:
 
 def test_a_saved_tensor_that_was_written_over_is_refused() -> None:
     counted, [x] = Counted("gelu"), drawn((3,))
-    copy = x.clone()
-    y = counted.taken(copy)
-    copy.mul_(2)
+    written = x.clone()
+    y = counted.taken(written)
+    written.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
 
@@ -385,11 +423,11 @@ def test_a_gradient_that_is_none_counts_as_zeros() -> None:
 
 def test_nothing_is_kept_when_a_graph_is_gone() -> None:
     counted, [x] = Counted("gelu"), drawn((3,))
-    copy: Any = x.clone()
-    before = copy._use_count()
+    held: Any = x.clone()
+    before = held._use_count()
     for _ in range(3):
-        torch.autograd.grad(counted.taken(copy).sum(), x, retain_graph=True)
-    assert copy._use_count() == before
+        torch.autograd.grad(counted.taken(held).sum(), x, retain_graph=True)
+    assert held._use_count() == before
 
 
 def test_an_error_in_python_comes_through_the_gradient() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from test_compiled_call import CALLS, Counted
 from test_compiled_call import in_cpp as in_cpp
 from test_compiled_call import library as library
 from torch import Tensor
+from torch.nn import functional
 
 from fusegen.runtime import parts
 
@@ -77,6 +79,41 @@ def test_gradients_of_gradients_and_batches_of_them_are_pythons() -> None:
     ]
     for a, b in zip(*batches, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=0)
+
+
+# of one leaf: two tensors of which one is the other, or depends on it
+TIED: dict[str, Callable[[Tensor], Tensor]] = {"is": lambda x: x, "depends on": lambda x: x.sigmoid()}
+
+
+@pytest.mark.parametrize("kind", TIED)
+def test_each_tensor_has_its_own_share_of_a_recorded_gradient(kind: str) -> None:
+    loss, leaf = counted("losses/kl_div"), drawn(1, (6,), torch.float64)[0]
+    many = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    for grad, options in ((None, {"create_graph": True}), (many, {"is_grads_batched": True})):
+        of_each: list[Tensor] = []
+        for call in (loss.call, lambda x, y, _: functional.kl_div(x, y, reduction="sum")):
+            x = leaf.square() + 1
+            value = call(x, TIED[kind](x), "sum")
+            [found] = torch.autograd.grad(value, leaf, grad, **options)
+            again = torch.autograd.grad(found.sum(), leaf) if grad is None else ()
+            of_each.append(torch.cat([found.flatten(), *again]).detach())
+        torch.testing.assert_close(of_each[0], of_each[1], rtol=1e-12, atol=1e-12)
+    assert loss.left > 0
+
+
+def test_a_hook_that_unpacks_another_shape_is_refused() -> None:
+    loss, (x, y) = counted("losses/mse_loss"), drawn(2, (6, 4), torch.float32)
+    for size in (0, 2):
+
+        def unpack(t: Tensor, size: int = size) -> Tensor:
+            return t[:size]
+
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, unpack):
+            value = loss.call(x, y, "mean")
+        with pytest.raises(
+            RuntimeError, match=f"invalid gradient at index 0 - got .{size}, 4. but expected"
+        ):
+            value.backward()
 
 
 def test_other_calls_are_left_to_python() -> None:

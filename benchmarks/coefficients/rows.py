@@ -173,7 +173,7 @@ FAST, NORMAL, GENERIC = "cuda/fast_functions.cuh", "cuda/normal.cuh", "functions
 CPU_EXP, CPU_NORMAL, SINGLE = "cpu/exponential.h", "cpu/normal.h", "cpu/single_result.h"
 TANH, GENERIC_EXP = "functions/hyperbolic.h", "functions/exponential.h"
 PLAIN39, PLAIN44 = "cuda/plain_double_39.cuh", "cuda/plain_double_44.cuh"
-BELOW, STREAMED = ("cuda/exp_below.cuh", 0), "cuda/largest_and_sum.cuh"
+BELOW, STREAMED = ("cuda/exp_below.cuh", 0), "cuda/largest_and_terms.cuh"
 
 
 def of_exp(r: Any) -> Any:
@@ -306,7 +306,7 @@ ROWS = {
     "log_39": Row(((PLAIN39, 1),), log_rest, lambda z: z / 2, 0, LOGS, -43, kind="double"),
     "tail_39": Row(((PLAIN39, 2),), tail, relative(tail), -1, END, -40, "interpolated", "double"),
     "exp_below": Row((BELOW,), exp_rest, of_exp, -HALF, HALF, -32, "interpolated", "double"),
-    "exp2_small": Row(((STREAMED, 0),), exp2, relative(exp2), -0.5, 0.5, -26),
+    "exp2_small": Row(((STREAMED, 0),), exp2, relative(exp2), -0.5, 0.5, -27),
     "exp_44": Row(((PLAIN44, 0),), exp_rest, of_exp, -HALF, HALF, -49, "interpolated", "double"),
     "log_44": Row(((PLAIN44, 1),), log_rest, lambda z: z / 2, 0, LOGS, -50, "interpolated", "double"),
     "tail_44": Row(((PLAIN44, 2),), tail, relative(tail), -1, END, -49, "interpolated", "double"),

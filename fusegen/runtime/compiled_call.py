@@ -29,6 +29,7 @@ FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared")
 BEGUN = "_fusegen_compiled_call"  # where copies of this file tell each other
 LIBRARIES = ("-ltorch_python", "-ltorch_cpu", "-lc10")
 NONE, ALL = 0, 2**62  # elements below which C++ records the gradient: for no tensor, and for all
+PLAIN = "KERNELS run scalar __class__ float with_options write first halves".split()
 
 
 def in_front(kernels: Any, run: "Callable[..., Any]", *rows: "Tuple[int, ...]") -> "Callable[..., Any]":
@@ -58,11 +59,13 @@ def in_front_of_parts(kernels: Any, run: "Callable[..., Any]", cut: "Tuple[int, 
     """
 
     def recorded(grad: Any, saved: "List[Any]", params: "List[float]", reduction: str) -> "List[Any]":
-        wanted, followed = [t for t in saved if t.requires_grad], torch.is_grad_enabled()
+        followed = torch.is_grad_enabled()
         with torch.enable_grad():
-            value = run(*saved, *params, reduction)
+            views = [t.view_as(t) for t in saved]  # since one may be another one, or depend on it
+            value = run(*views, *params, reduction)
+        wanted = [t for t in views if t.requires_grad]
         found = iter(torch.autograd.grad(value, wanted, grad, create_graph=followed))
-        return [next(found) if t.requires_grad else None for t in saved]
+        return [next(found) if t.requires_grad else None for t in views]
 
     return _either(kernels, run, recorded, cut)
 
@@ -76,13 +79,16 @@ def _either(kernels: Any, run: Any, recorded: "Callable[..., Any]", *shapes: "Tu
 def in_front_of_function(run: Any, function: "Callable[..., Any]") -> Any:
     """Return a module's function with the call in C++ in front, where its common call has that.
 
+    One that names anything but `PLAIN` may refuse scalars, or leave some to PyTorch, which C++ does not.
+
     Args:
         run: the common call.
         function: reads arguments, and calls it; tensors and scalars in their order it hands on.
     """
     built = loaded()
     is_compiled = built is not None and isinstance(run, built.Callable)
-    return built.otherwise(run, function) if is_compiled else function
+    is_plain = is_compiled and set(PLAIN).issuperset(function.__code__.co_names)
+    return built.otherwise(run, function) if is_plain else function
 
 
 def _in_python(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -93,7 +99,8 @@ def _in_python(self: Any, *arguments: Any, **options: Any) -> Any:
 def _described(kernels: Any, run: Any, recorded: "Callable[..., Any]") -> "Tuple[Any, ...]":
     """Return what C++ needs to know, in the order in which it asks."""
     signature, space = kernels.signature, kernels.operators.name
-    own = not (signature.unread or signature.gradients)  # each tensor is read, and has its own gradient
+    # each tensor is read, and has its own gradient, and the result has one, as places have not
+    own = not (signature.unread or signature.gradients or kernels.finds)
     most = bitmask.LARGE if kernels.sources.bitmask else ALL
     return (
         f"{space}::{kernels.name}_forward",

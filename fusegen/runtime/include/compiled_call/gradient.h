@@ -14,7 +14,7 @@ struct WithInterpreter {
   ~WithInterpreter() { PyGILState_Release(state); }
 };
 
-// What a node of autograd has beside the tensors that are saved.
+// The call of which a node of autograd is, beside the tensors that are saved.
 struct Recorded {
   const Call* call;
   std::vector<double> scalars;

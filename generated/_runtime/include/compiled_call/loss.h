@@ -92,7 +92,8 @@ variable_list of_parts(const Call& call, const Tensor& grad, double share, const
 
 struct GradedLoss : torch::autograd::Function<GradedLoss> {
   static variable_list gradients(const Recorded& of, const Tensor& grad, const variable_list& saved) {
-    if (need_python(grad)) return by_functions(*of.call, grad, saved, of.scalars, of.reduction);
+    const bool is_usual = !need_python(grad) && are_alike(saved);  // hooks may unpack other shapes than were packed
+    if (!is_usual) return by_functions(*of.call, grad, saved, of.scalars, of.reduction);
     at::AutoDispatchBelowADInplaceOrView below;
     const int64_t count = divisor(of.reduction, saved[0]);
     std::vector<variable_list> made;

@@ -83,8 +83,11 @@ PyTypeObject* callable_type() {
   const auto name_of = [](PyObject* self, void*) {
     return PyObject_GetAttrString(reinterpret_cast<Callable*>(self)->python, "__name__");
   };
+  const auto reduced = [](PyObject* self, PyObject*) { return PyObject_GetAttrString(self, "__name__"); };
+  static PyMethodDef methods[] = {{"__reduce__", reduced, METH_NOARGS, "its name, so that a copy is itself"}, {}};
   static PyGetSetDef attributes[] = {{"__name__", name_of, nullptr, "", nullptr}, {}};
   static PyType_Slot slots[] = {{Py_tp_members, members},
+                                {Py_tp_methods, methods},
                                 {Py_tp_getset, attributes},
                                 {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                                 {}};
@@ -134,8 +137,10 @@ PyObject* compiled_call(PyObject*, PyObject* arguments) {
                         &rows.has_elements))
     return nullptr;
   auto& known = c10::Dispatcher::singleton();
-  auto* call = new Call{known.findSchemaOrThrow(forward, ""), known.findSchemaOrThrow(backward, ""), recorded, begin, size_t(tensors), size_t(scalars), 0, most, bool(saves_output), bool(widens),
-                        shortest, parts, rows};  // for ever
+  const auto of_forward = known.findSchemaOrThrow(forward, ""), of_backward = known.findSchemaOrThrow(backward, "");
+  auto* call = new Call{of_forward,      of_backward, recorded,           begin,        size_t(tensors),
+                        size_t(scalars), 0,           most,               bool(saves_output), bool(widens),
+                        shortest,        parts,       rows};  // for ever
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(dtypes); ++k)
     call->dtypes |= 1ull << int(reinterpret_cast<THPDtype*>(PyTuple_GET_ITEM(dtypes, k))->scalar_type);
   for (PyObject* const held : {recorded, begin}) Py_INCREF(held);

@@ -40,7 +40,7 @@ struct LargestAndSum : SUM {
 constexpr double LOG2_OF_E = 1.4426950408889634, LOG_OF_2 = 0.6931471805599453;
 constexpr float LOG2_OF_E_HI = 1.442695f, LOG2_OF_E_LO = 1.9259629e-8f;
 // of 2^f
-// From -0.5 to 0.5, to 2^-26: python -m benchmarks.coefficients exp2_small
+// From -0.5 to 0.5, to 2^-27: python -m benchmarks.coefficients exp2_small
 static __constant__ const float EXP2_SMALL[] = {1.0f,           0.69314724f,    0.24022655f,    0.055502724f,
                                                 0.009617064f, 0.0013418186f, 0.00015820314f};
 
