@@ -14,6 +14,7 @@ from fusegen.codegen.standalone.tokens import BUILT_IN, LEVEL, LOGIC, QUALIFIERS
 
 OPERATION: dict[str, Callable[[int, int], object]] = {
     "==": operator.eq, ">": operator.gt, "<": operator.lt, ">=": operator.ge}  # fmt: skip
+CASTS = ("static_cast", "reinterpret_cast")
 SIZE = re.compile(r"sizeof\((\w+)\)(==|>|<|>=)(\d+)")
 
 
@@ -189,6 +190,9 @@ class Body(Tokens):
             token = self.take()
             if token == ".":
                 value = self.known.field(value, self.take())
+                if self.next == "(":  # of a method, whose type names what it calls
+                    self.take()
+                    self.expressions(")")
             elif token == "[":
                 self.expressions("]")
                 value = value[6:-1] if value.startswith("array<") else ANY
@@ -208,6 +212,10 @@ class Body(Tokens):
                 if wide or "p" in token
                 else "int"
             )
+        if token == "::":  # of the C library
+            self.take()
+            self.take("(")
+            return common(*self.expressions(")"))
         if not re.match(r"[A-Za-z_]", token):
             raise Unread(token)
         qualified = self.next == "::"  # a constant, unless it is called
@@ -220,6 +228,9 @@ class Body(Tokens):
             return self.types.get(f"{token} ", self.known.constants.get(token, "int" if qualified else ANY))
         self.take()
         arguments = self.expressions(")")
+        if token in CASTS and explicit:
+            kind = self.known.resolved(explicit[0].rstrip("* "), self.types)
+            return f"array<{kind}>" if "*" in explicit[0] else kind
         if token in self.types or token in BUILT_IN or self.known.is_type(token):
             named = f"{token}<{', '.join(explicit)}>" if explicit else token
             return self.known.resolved(named, self.types)

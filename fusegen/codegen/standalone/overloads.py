@@ -64,7 +64,9 @@ class Overloads:
             if base in self.structs
             else None
         )
-        return self.resolved(found[1], {"M": argument[:-1] or ANY}) if found else ANY
+        one = self.resolved(found[1], {"M": argument[:-1] or ANY}) if found else ANY
+        is_array = found and re.search(rf"\b{name}\[\w+\][,;]", self.structs[base].text)
+        return f"array<{one}>" if is_array else one
 
     def resolved(self, text: str, types: dict[str, str]) -> str:
         """Return a type without names of templates."""
@@ -77,7 +79,7 @@ class Overloads:
             return ANY
         base = single(arguments[0])
         match name:
-            case "Scalar":
+            case "Scalar" | "OfRow":
                 return base
             case "Promoted":
                 return base if base == "FastFloat" else f"DoubleWord<{base}>"
@@ -143,7 +145,7 @@ class Overloads:
             bound = types.setdefault(pattern, kind)
             return 1 if bound == kind else None if _is_number(bound) and _is_number(kind) else 0
         outer, _, inside = pattern.partition("<")
-        if outer in ("Scalar", "Promoted"):
+        if outer in ("Scalar", "Promoted", "OfRow"):
             return 0
         if inside and inside[:-1] in names:
             if not kind.startswith(f"{outer}<"):

@@ -13,13 +13,35 @@ WIDTH = 120  # of a line
 GIVEN_UP = ("inplace", "out", "input", "approximate")
 
 
-HELPERS = {  # functions that those of a module call
+HELPERS = {  # functions that those of a module, or of its file, call
     "along": '''def along(t, x, dim):
     """Return a tensor of one dimension, or of one number, aligned with a dimension of another."""
     return t.reshape((-1,) + (1,) * (x.dim() - dim - 1) if x.dim() > dim else (1,) * x.dim())''',
     "mask": '''def mask(m, *others):
     """Return a mask as the kernels take it: 1 or 0 in the dtype of the other tensors."""
     return m.to(next(t.dtype for t in others if isinstance(t, Tensor)))''',
+    "indexed": '''def indexed(given, x, ignored=-100):
+    """Return a number for each row of x, in float64: of the element that is picked, or -1 of none."""
+    rows, row = divided([x])
+    if given.dtype != torch.int64 or given.shape != rows:
+        shapes = f"of the shape {tuple(rows)}, not {given.dtype} of {tuple(given.shape)}"
+        raise RuntimeError(f"expected integers {shapes}")
+    none = given == ignored
+    is_fit = (none | (given >= 0) & (given < row.numel())).all()
+    if x.is_cuda or torch.compiler.is_compiling():
+        torch._assert_async(is_fit, "an index is out of range")
+    elif not is_fit:
+        raise IndexError(f"an index is out of range for {row.numel()} elements")
+    return given.masked_fill(none, -1).double()[(..., *(None,) * len(row))]''',
+    "reduced": '''def reduced(values, reduction, index=None):
+    """Return what a loss makes of the values of rows, which are added in float64."""
+    if reduction not in ("none", "mean", "sum", "batchmean"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    if reduction == "none":
+        return values
+    rows = values.numel() if index is None else (index >= 0).sum()
+    count = {"mean": rows, "sum": 1, "batchmean": values.shape[:1].numel()}[reduction]
+    return (values.sum(dtype=torch.float64) / count).to(values.dtype)''',
     "without_bias": '''def without_bias(layer, x):
     """Return a convolution without its bias, and the bias, which the kernel adds on CUDA."""
     if not x.is_cuda or layer.bias is None:
@@ -93,6 +115,8 @@ class _Without(ast.NodeTransformer):
             node.args = [a for a in node.args if ast.unparse(a) != "self.inplace"]
         elif called in ("KERNELS.along", "KERNELS.mask"):
             node.func, node.args = ast.Name(called.removeprefix("KERNELS.")), node.args[1:]
+        elif called == "KERNELS.index":
+            node.func, node.args = ast.Name("indexed"), node.args[1:]
         elif called in ("KERNELS.without_bias", "KERNELS.linear_without_bias"):
             node.func = ast.Name("without_bias")
         elif called == "KERNELS.linear":
@@ -156,4 +180,8 @@ def wrapped(line: str) -> Iterator[str]:
 def helpers(functions: str) -> list[str]:
     """Return the functions that those of a module call."""
     bias = "without_bias transposed" if "nn.ConvTranspose" in functions else "without_bias"
-    return [HELPERS[name] for name in ("along", "mask", bias) if f"{name.split()[0]}(" in functions]
+    return [
+        HELPERS[name]
+        for name in ("along", "mask", "indexed", "reduced", bias)
+        if f"{name.split()[0]}(" in functions
+    ]

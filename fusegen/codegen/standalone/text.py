@@ -76,20 +76,20 @@ GIVEN_UP = "Given up: in place, out=, autocast, vmap, forward mode, prefetches, 
 def text(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
     """Return the standalone file of a module's text beside a runtime, for some dtypes."""
     module = Module(module_text)
-    whole = fill("standalone/file.py.j2", _context(module, [d for d in ELEMENTS if d in dtypes]))
+    context = _context(module, [d for d in ELEMENTS if d in dtypes])
+    return filled_in(context | {"kernels": fill("standalone/elements.py.j2", context).rstrip("\n")})
+
+
+def filled_in(context: dict[str, Any]) -> str:
+    """Return a file, whose lines of Python are broken where they are too long."""
+    whole = fill("standalone/file.py.j2", context)
     cpp, mark, rest = whole.partition("\nLIBRARY = ")
     return cpp + mark + "\n".join(part for line in rest.split("\n") for part in python.wrapped(line))
 
 
 def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
     counts, signature = module.counts(), module.signature("forward")
-    own = module.words("dtypes")
-    keys = ("cuda", "cpu", "number", "math", "load", "store")
-    types = [
-        {"name": d, "bits": ELEMENTS[d].bits, **dict(zip(keys, TYPES[d], strict=True))}
-        for d in dtypes
-        if not own or d in own
-    ]
+    types = types_of(module, dtypes)
     inputs = [name for name, kind in signature.items() if kind == "Tensor"]
     params = [name for name, kind in signature.items() if kind == "float"]
     context: dict[str, Any] = {
@@ -109,11 +109,23 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
         return values.pop() if len(values) == 1 else None
 
     laid = layout.laid(**needed, decide=decide)
-    heads = {f"{d}_head": _head_lines(d, needed[d]) for d in FORMS}
-    return context | laid | heads | _python(module, inputs, params) | _head(module, laid, dtypes)
+    heads = {f"{d}_head": head_lines(d, needed[d]) for d in FORMS}
+    return context | laid | heads | python_of(module, inputs, params) | head(module, laid, dtypes)
 
 
-def _head_lines(device: str, items: Uses) -> list[str]:
+def types_of(module: Module, dtypes: list[str]) -> list[dict[str, Any]]:
+    """Return what templates name of the dtypes of a file."""
+    own = module.words("dtypes")
+    keys = ("cuda", "cpu", "number", "math", "load", "store")
+    return [
+        {"name": d, "bits": ELEMENTS[d].bits, **dict(zip(keys, TYPES[d], strict=True))}
+        for d in dtypes
+        if not own or d in own
+    ]
+
+
+def head_lines(device: str, items: Uses) -> list[str]:
+    """Return the includes and macros of a device that some items name."""
     text = "\n".join(item.text for item in items)
     rows = (*INCLUDES.items(), *HEADS[device].items())
     return [*dict.fromkeys(line for part, lines in rows if part in text for line in lines)]
@@ -151,7 +163,8 @@ def _needed(module: Module, device: str, context: dict[str, Any]) -> tuple[Uses,
     return found, calls
 
 
-def _python(module: Module, inputs: list[str], params: list[str]) -> dict[str, Any]:
+def python_of(module: Module, inputs: list[str], params: list[str]) -> dict[str, Any]:
+    """Return what templates name of a module's Python."""
     saved = [name for name, kind in module.signature("backward").items() if kind == "Tensor"][1:]
     defs = {node.name: node for node in module.tree.body if isinstance(node, ast.FunctionDef)}
     eager = [ast.get_source_segment(module.text, defs[n]) for n in ("eager", "eager_gradient") if n in defs]
@@ -205,7 +218,8 @@ def _flags() -> list[str]:
     return [*cpu[:-1], cpu[-1].rstrip(",") + "],", f"extra_cuda_cflags={CUDA_FLAGS},".replace("'", '"')]
 
 
-def _head(module: Module, laid: dict[str, str], dtypes: list[str]) -> dict[str, Any]:
+def head(module: Module, laid: dict[str, str], dtypes: list[str]) -> dict[str, Any]:
+    """Return the first lines, the name of the library, and how it is built."""
     made = r"\1 --standalone . " + (f"--dtype {dtypes[0]} " if len(dtypes) == 1 else "")
     lines = MADE.sub(made, module.text, count=1).splitlines()[:5]
     head = [part for line in lines for part in (wrap(line, WIDTH, subsequent_indent="#     ") or [line])]

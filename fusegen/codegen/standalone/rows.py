@@ -1,0 +1,231 @@
+"""The text of a standalone file of rows, from that of a module whose rows are last dimensions."""
+
+import ast
+import re
+from collections.abc import Collection, Iterator
+from textwrap import wrap
+from typing import Any
+
+from fusegen.codegen.render import fill
+from fusegen.codegen.standalone import layout, python, text
+from fusegen.codegen.standalone.calls import Calls
+from fusegen.codegen.standalone.functions import parts
+from fusegen.codegen.standalone.instances import STORED
+from fusegen.codegen.standalone.items import Item, items
+from fusegen.codegen.standalone.needed import Library, Uses
+from fusegen.codegen.standalone.overloads import Overloads
+from fusegen.codegen.standalone.reading import Module
+from fusegen.core.dtypes import ELEMENTS
+
+KEYWORDS = {  # of the registration of a module
+    *("interface", "eager", "eager_gradient", "forward", "backward", "sources"),
+    *("over", "reduction", "features", "indices", "results", "keeps"),
+}
+TYPES = {"Reduces", "Picks", "Stores", "Rows"}  # what structs are derived from
+METHODS = {"function", "scalar", "with_options", "write", "run", "index", "without_bias"}  # of KERNELS
+OWN = {  # names of a file, which a module's functions and tensors must not have
+    *(
+        "torch",
+        "ctypes",
+        "nn",
+        "Tensor",
+        "Call",
+        "Kernels",
+        "LIBRARY",
+        "TYPES",
+        "NAME",
+        "ctx",
+        "made",
+        "tensors",
+    ),
+    *(
+        "divided",
+        "are_sums",
+        "results",
+        "run",
+        "operator",
+        "kernels",
+        "indexed",
+        "reduced",
+        "values",
+        "reduction",
+    ),
+    *("plain", "alike", "known", "eager"),
+}
+REGISTERED = re.compile(r"^\w*KERNELS = (\w+)\(", re.MULTILINE)
+OVER = re.compile(r"^    over=-?\d+,", re.MULTILINE)
+STRUCT = re.compile(r"^struct \w+ : (\w+)<", re.MULTILINE)
+CALLED = re.compile(r"\bKERNELS\.(\w+)")
+BOTH_IN_ONE = re.compile(r"LargestAndSum<(\w+), (\w+), &[\w:]+>")
+DECISIONS = re.compile(
+    r"  static constexpr \w+ (?:RECOMPUTES|OF_FEATURES|OF_ROW|EXACT|BOUNDED|CANCELS|WATCHES|APART) = \w+;\n"
+    r"|  using Math16 = \w+;\n|  FUSEGEN_MADE\((?:[^()]|\([^()]*\))*\)\n"
+)  # of the runtime's kernels: how they hold and round elements
+HEADERS = {
+    '"cuda/rows.cuh"': '"cuda/math.cuh"',
+    '"cpu/rows.h"': '"cpu/math.h"',
+    '"cuda/largest_and_terms.cuh"': '"cuda/exp_below.cuh"',
+}
+MATH = re.compile(r"using Math = (\w+);")
+STATEMENTS = re.compile(r"^  FUSEGEN_ROW\((?:[^()]|\([^()]*\))*\)$", re.MULTILINE)
+MACRO = re.compile(r"FUSEGEN_(ELEMENT|ROW|VALUES)\(")
+ONCE = ("array<double>", "double", "double")  # what is computed once a row
+VALUES = re.compile(r"struct BackwardValues \{ double ([^;]*);")
+BITS = re.compile(r"unsigned FEATURES = (\d+);")
+CHUNKS_OF_SUMS, CHUNKS = 64, 1024  # parts of the rows, of which a thread takes several
+GIVEN_UP = (
+    "Given up: the order of sums, rows in registers, floats for 16 bits, in place, out=, "
+    "autocast, vmap, forward mode."
+)
+
+
+def is_light(module: str) -> bool:
+    """Return True if a module of rows has a file of its own kernels, not of the runtime."""
+    if REGISTERED.findall(module) != ["Rows"] or not OVER.search(module):
+        return False
+    structs, called = set(STRUCT.findall(module)), set(CALLED.findall(module))
+    if not structs <= TYPES or not called <= METHODS or "struct Backward " not in module:
+        return False
+    read = Module(module)
+    tensors, indices = _tensors(read, "backward")[_number(read, "results", 1) :], "indices" in read.given
+    has_all = (
+        tensors == _tensors(read, "forward") and read.counts()["Backward"][1] == len(tensors) - indices
+    )
+    is_known = set(read.given) <= KEYWORDS and not (indices and "features" in read.given)
+    return is_known and has_all and OWN.isdisjoint({read.name, *read.signature("forward")})
+
+
+def file(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
+    """Return the standalone file of a module's text beside a runtime, for some dtypes."""
+    module = Module(_prepared(module_text))
+    context = _context(module, [d for d in ELEMENTS if d in dtypes])
+    kernels = fill("standalone/rows/kernels.py.j2", context).rstrip("\n")
+    return text.filled_in(context | {"kernels": kernels})
+
+
+def _prepared(module: str) -> str:
+    """Return a module's text whose kernels are what a file's own loops run."""
+    for header, other in HEADERS.items():
+        module = module.replace(header, other)
+    without = DECISIONS.sub("", BOTH_IN_ONE.sub(r"\1, \2", module))
+    return STATEMENTS.sub(_filled, without.replace("using Math32 = ", "using Math = "))
+
+
+def _filled(found: re.Match[str]) -> str:
+    """Return the statements of a macro on as few lines as there may be."""
+    statements = " ".join(found[0].split())
+    return "\n".join(wrap(statements, text.WIDTH, initial_indent="  ", subsequent_indent=" " * 6))
+
+
+def _number(module: Module, key: str, otherwise: int) -> int:
+    return int(ast.literal_eval(module.given[key])) if key in module.given else otherwise
+
+
+def _tensors(module: Module, kernel: str) -> list[str]:
+    return [name for name, kind in module.signature(kernel).items() if kind == "Tensor"]
+
+
+def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
+    context = _facts(module) | {"types": text.types_of(module, dtypes)}
+    found = {device: _needed(module, device, context) for device in text.FORMS}
+    needed = {device: uses for device, (uses, _) in found.items()}
+
+    def decide(item: Item, condition: str) -> bool | None:
+        values = {value for _, calls in found.values() for value in calls.decided(item, condition)}
+        return values.pop() if len(values) == 1 else None
+
+    laid = layout.laid(**needed, decide=decide)
+    heads = {f"{d}_head": text.head_lines(d, needed[d]) for d in text.FORMS}
+    own = text.python_of(module, context["names"], context["scalar_names"])
+    whole = own | context | laid | heads | text.head(module, laid, dtypes)
+    named = own["functions"] + "reduced(" * context["is_loss"]
+    return whole | {"given_up": GIVEN_UP, "helpers": python.helpers(named)}
+
+
+def _facts(module: Module) -> dict[str, Any]:
+    """Return what templates name of a module's kernels."""
+    forward = module.signature("forward")
+    names = [name for name, kind in forward.items() if kind == "Tensor"]
+    scalars = [name for name, kind in forward.items() if kind == "float"]
+    indices, over = int("indices" in module.given), _number(module, "over", -1)
+    keeps, once = "keeps" in module.given, "reduction" in module.given
+    return {
+        "name": module.name,
+        "names": names,
+        "scalar_names": scalars,
+        "scalars": len(scalars),
+        "tensors": max(sum(pair) for pair in module.counts().values()),
+        "gradients": len(names) - indices,
+        "over": over,
+        "least_dim": -over if over < 0 else over + 1,
+        "result": "rows + (1,) * len(row)" if keeps else "rows" if once else "rows + row",
+        "drops": once and not keeps,
+        "picks": bool(indices),
+        "runs_once": once or bool(indices),
+        "others": indices + len(scalars),
+        "is_loss": once and ast.literal_eval(module.given["reduction"]) != "none",
+        "index": names[-1] if indices else "",
+        "alike": ", ".join(names[: len(names) - indices]),
+        **_of_gradient(module, ", *ctx.scalars" if scalars else ""),
+    }
+
+
+def _of_gradient(module: Module, scalars: str) -> dict[str, Any]:
+    """Return what they name of the gradient; `scalars` are the arguments that follow the tensors."""
+    outputs = _number(module, "results", 1)
+    values, bits = VALUES.search(module.text), BITS.search(module.text)
+    sums = [k for k in range(int(bits[1]).bit_length()) if int(bits[1]) >> k & 1] if bits else []
+    function = f"lambda *tensors: eager(*tensors{scalars})"
+    return {
+        "outputs": outputs,
+        "sums": len(sums),
+        "of_features": tuple(k + outputs for k in sums),
+        "chunks": CHUNKS_OF_SUMS if sums else CHUNKS,
+        "values": len(parts(values[1])) if values else 0,
+        "gradient": f"torch.func.vjp({function}, *saved)[1]({'tuple(grads)' if outputs > 1 else '*grads'})",
+    }
+
+
+def _needed(module: Module, device: str, context: dict[str, Any]) -> tuple[Uses, Calls]:
+    """Return the items that the C++ of a device needs, and the calls of their functions."""
+    source = module.source(device)
+    shell = [
+        item
+        for name in ("both.h", text.FORMS[device])
+        for item in items(fill(f"standalone/rows/{name}.j2", context))
+    ]
+    roots = [item for item in (*source.own, *shell) if {"run", *text.PASSES.values()} & {*item.names}]
+    library = Library((*source.own, *shell), source.headers)
+    calls = _calls(source.own, library.items, device, context["types"])
+    while calls.follow_all(found := library.needed(roots, calls.calls())):
+        continue
+    return found, calls
+
+
+def _calls(
+    own: Collection[Item], others: Collection[Item], device: str, types: list[dict[str, Any]]
+) -> Calls:
+    """Return the functions that the phases of a device call."""
+    found = Calls(Overloads([*own, *others], device))
+    math = next((m[1] for one in own if (m := MATH.search(one.text))), "double")
+    kinds = {(STORED[type["bits"]], "double" if type["bits"] == 64 else math) for type in types}
+    if any("Picks<" in one.text or "ONCE_A_ROW" in one.text for one in own):
+        kinds |= {ONCE[1:]}
+    element = [(f"array<{kind}>", stored, kind) for stored, kind in sorted(kinds)]
+    for one in own:
+        for macro, statements in _macros(one.text):
+            for array, stored, kind in element if macro == "ELEMENT" else [ONCE]:
+                names = {"in ": array, "out ": array, "r ": array, "p ": "params<double>"}
+                types_here = {"length ": "double", "T": stored, "M": kind, macro: ""}
+                found.follow(one, f"{statements};", names | types_here)
+    return found
+
+
+def _macros(struct: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and statements of the macros of a type: FUSEGEN_ROW(...)."""
+    for found in MACRO.finditer(struct):
+        end, depth = found.end(), 1
+        while depth:
+            depth += {"(": 1, ")": -1}.get(struct[end], 0)
+            end += 1
+        yield found[1], struct[found.end() : end - 1]
