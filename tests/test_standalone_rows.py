@@ -21,7 +21,7 @@ from test_standalone import HARNESS, strings
 from torch import Tensor
 from torch.nn import functional
 
-from fusegen.codegen.standalone import rows
+from fusegen.codegen.standalone import row_file
 from fusegen.project import standalone
 
 NVCC = shutil.which("nvcc")
@@ -122,15 +122,15 @@ def test_a_file_of_rows_can_be_read(name: str) -> None:
 
 def test_names_of_the_file_itself_keep_the_whole_runtime() -> None:
     module = (GENERATED / "rows/softmax.py").read_text(encoding="utf-8")
-    assert rows.is_light(module)
+    assert row_file.is_light(module)
     for name, other in (('    "softmax", ', '    "results", '), ("Tensor x", "Tensor made")):
         assert name in module
-        assert not rows.is_light(module.replace(name, other))
+        assert not row_file.is_light(module.replace(name, other))
 
 
 @pytest.mark.parametrize("name", ["softmax_of_channels", "group_norm", "layer_norm_statistics"])
 def test_other_rows_keep_the_whole_runtime(name: str) -> None:
-    assert not rows.is_light((GENERATED / f"rows/{name}.py").read_text(encoding="utf-8"))
+    assert not row_file.is_light((GENERATED / f"rows/{name}.py").read_text(encoding="utf-8"))
 
 
 @pytest.mark.few(1)

@@ -124,14 +124,13 @@ class RowLayer:
         if residual is not None and (dim != x.dim() - 1 or not _is_like(residual, x)):
             return False
         is_laid = x.is_contiguous() or (dim < x.dim() - 1 and x.movedim(dim, -1).is_contiguous())
-        if not is_laid:
+        if not is_laid or x.is_meta or torch.is_autocast_enabled(x.device.type):
             return False
         is_recorded = torch.is_grad_enabled() and any(
             each.requires_grad for each in (x, *weights, *([] if residual is None else [residual]))
         )
         name = self.reading.function.name if residual is None else self.added
-        is_faster = is_gain(name, self.written, x, x.shape[dim], is_recorded=is_recorded)
-        return is_faster and not torch.is_autocast_enabled(x.device.type)  # of meta tensors it raises
+        return is_gain(name, self.written, x, x.shape[dim], is_recorded=is_recorded)
 
 
 def _is_like(residual: Any, x: Tensor) -> bool:
