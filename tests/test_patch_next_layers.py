@@ -68,7 +68,7 @@ class Stack(nn.Module):
 
     def __init__(self, kind: Any = Statements, norm: Callable[[], nn.Module] = Rms) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(kind(norm) for _ in range(LAYERS))
+        self.layers: nn.ModuleList | nn.Sequential = nn.ModuleList(kind(norm) for _ in range(LAYERS))
         self.norm = norm()
 
     def forward(self, x: Tensor) -> Any:
@@ -84,7 +84,7 @@ class InSequence(Stack):
 
     def __init__(self, kind: Any = Expressions, norm: Callable[[], nn.Module] = Rms) -> None:
         super().__init__(kind, norm)
-        self.layers = nn.Sequential(nn.Sequential(*self.layers))  # type: ignore[assignment]
+        self.layers = nn.Sequential(nn.Sequential(*self.layers))
         self.drop = nn.Dropout(0)
 
     def forward(self, x: Tensor) -> Any:

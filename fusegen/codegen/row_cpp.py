@@ -222,12 +222,12 @@ class RowsText:
 
 
 def _of_row(text: str, kernel: Kernel, tops: Mapping[str, Expr]) -> str:
-    """Return a function with values of a row in their type; calls and products of two have one word."""
+    """Return the text of a function whose parameters that are values of a row have the type OfRow."""
     head, _, body = row_exponentials.named(text, kernel, tops).partition(") {")
     is_watched, every = cancels(kernel) and watches(kernel), "|".join(kernel.params)
     for name in kernel.params:
         head = re.sub(rf"\bM {name}\b", f"OfRow<M> {name}", head)
-        if "template" in head:
+        if "template" in head:  # M(name), its first word, where a function or another such value takes it
             places = rf"(?<=[a-z0-9_]\(){name}(?=[,)])|(?<=, ){name}(?=[,)])"
             places += rf"|(?<![*/] )\b{name}(?= \* (?:{every})\b)" * is_watched
             body = re.sub(places, f"M({name})", body)

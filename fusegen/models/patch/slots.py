@@ -84,7 +84,7 @@ class Slot:
 
 
 def _state(x: Tensor, weights: Sequence[Tensor]) -> list[Any]:
-    """Return what changes where a tensor is written to or is laid out anew, and the stream."""
+    """Return the current stream, and of each tensor what changes with a write or with another layout."""
     # Memory that was made on another stream may be free again before this one has read it.
     stream = torch._C._cuda_getCurrentRawStream(x.device.index) if x.is_cuda else 0
     every = (x, *weights)
