@@ -23,35 +23,10 @@ KEYWORDS = {  # of the registration of a module
 }
 TYPES = {"Reduces", "Picks", "Stores", "Rows"}  # what structs are derived from
 METHODS = {"function", "scalar", "with_options", "write", "run", "index", "without_bias"}  # of KERNELS
-OWN = {  # names of a file, which a module's functions and tensors must not have
-    *(
-        "torch",
-        "ctypes",
-        "nn",
-        "Tensor",
-        "Call",
-        "Kernels",
-        "LIBRARY",
-        "TYPES",
-        "NAME",
-        "ctx",
-        "made",
-        "tensors",
-    ),
-    *(
-        "divided",
-        "are_sums",
-        "results",
-        "run",
-        "operator",
-        "kernels",
-        "indexed",
-        "reduced",
-        "values",
-        "reduction",
-    ),
-    *("plain", "alike", "known", "eager"),
-}
+OWN = frozenset(  # names of a file, which a module's functions and tensors must not have
+    "torch ctypes nn Tensor Call Kernels LIBRARY TYPES NAME ctx made tensors divided are_sums results run "
+    "operator kernels indexed reduced values reduction plain alike known eager".split()
+)
 REGISTERED = re.compile(r"^\w*KERNELS = (\w+)\(", re.MULTILINE)
 OVER = re.compile(r"^    over=-?\d+,", re.MULTILINE)
 STRUCT = re.compile(r"^struct \w+ : (\w+)<", re.MULTILINE)
