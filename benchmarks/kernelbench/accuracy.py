@@ -54,19 +54,17 @@ class Meter:
         """Take models on their device."""
         self.of, self.place = of, place
         self.exact = copy.deepcopy(of.reference).double()
-        self.shapes = _cut(of, of.draw(0))
+        self.drawn = _cut(of, of.draw(0))
         self.measured: list[Measured] = []
         self.findings: list[Finding] = []
         self.limits = 0
 
     def inputs(self, seed: int, scale: float) -> list[Any]:
-        """Return normal numbers in the shapes of the problem's inputs; Python numbers as they are."""
+        """Return normal numbers in the shapes of the problem's inputs; integers and numbers as drawn."""
         generator = torch.Generator().manual_seed(seed)
         return [
-            (torch.randn(shape, generator=generator) * scale).to(self.place.device, self.place.dtype)
-            if isinstance(shape, torch.Size)
-            else shape
-            for shape in self.shapes
+            (torch.randn(value.shape, generator=generator) * scale).to(value) if _is_real(value) else value
+            for value in self.drawn
         ]
 
     def values(self, check: str, seed: int, scale: float) -> None:
@@ -77,7 +75,15 @@ class Meter:
             self.compare(check, self.of.candidate(*inputs), self.of.reference(*inputs), exact)
 
     def compare(self, check: str, ours: Tensor, eager: Tensor, exact: Tensor) -> None:
-        """Measure one result; its errors are relative to its size, plus the root mean square or 1."""
+        """Measure one result; its errors are relative to its size, plus the root mean square or 1.
+
+        Of integers, as the places of elements, those that differ count.
+        """
+        if not exact.is_floating_point():
+            given = [torch.zeros(exact.shape, device=exact.device)] * 3
+            given[0], given[1] = (found.ne(exact).float() for found in (ours, eager))
+            self.judge(check, (given[0], given[1], given[2]), Size(1.0, 0.0), VALUES)
+            return
         finite = exact[exact.isfinite()]
         around = min(1.0, float(finite.square().mean().sqrt()) if finite.numel() else 0.0) or 1.0
         self.judge(check, (ours, eager, exact), Size(around, 1.0), VALUES)
@@ -100,7 +106,7 @@ class Meter:
         """Compare results where NaN or infinities stand in every tensor."""
         inputs = self.inputs(3, 1.0)
         for tensor in inputs:
-            if isinstance(tensor, Tensor) and tensor.numel():
+            if _is_real(tensor) and tensor.numel():
                 for part, value in SPECIAL[check]:
                     tensor.view(-1)[int(tensor.numel() * part)] = value
         with torch.no_grad():
@@ -126,7 +132,7 @@ class Meter:
     def gradients(self) -> None:
         """Measure the gradients of inputs and of all parameters in training mode."""
         inputs = self.inputs(5, 1.0)
-        names = [f"input {k}" for k, value in enumerate(inputs) if isinstance(value, Tensor)]
+        names = [f"input {k}" for k, value in enumerate(inputs) if _is_real(value)]
         names += [name for name, _ in self.of.reference.named_parameters()]
         exact = _gradients(self.exact, _double(inputs), self.place)
         eager = _gradients(self.of.reference, inputs, self.place)
@@ -161,22 +167,37 @@ def accuracy(of: Models, place: Place) -> Accuracy:
 
 
 def _cut(of: Models, inputs: list[Any]) -> list[Any]:
-    """The shapes of inputs, with as much of the batch as `MOST` allows; Python numbers as they are."""
+    """Return inputs with as much of the batch as `MOST` allows: of all tensors, else of the first alone."""
     with torch.no_grad():
         result = of.reference(*inputs)
     tensors = [value for value in inputs if isinstance(value, Tensor)]
     largest = max(tensor.numel() for tensor in (*tensors, result))
-    return [_rows(value, largest) if isinstance(value, Tensor) else value for value in inputs]
+    cut = [_rows(value, largest) if isinstance(value, Tensor) else value for value in inputs]
+    return cut if _runs(of, cut) else [cut[0], *inputs[1:]]
 
 
-def _rows(tensor: Tensor, largest: int) -> torch.Size:
+def _rows(tensor: Tensor, largest: int) -> Tensor:
     if largest <= MOST or not tensor.dim():
-        return tensor.shape
-    return torch.Size((max(1, tensor.shape[0] * MOST // largest), *tensor.shape[1:]))
+        return tensor
+    return tensor[: max(1, tensor.shape[0] * MOST // largest)].clone()
+
+
+def _runs(of: Models, inputs: list[Any]) -> bool:
+    """Return True if the problem takes inputs: a first dimension that is no batch may not be cut."""
+    try:
+        with torch.no_grad():
+            of.reference(*inputs)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
 
 
 def _double(inputs: list[Any]) -> list[Any]:
-    return [value.double() if isinstance(value, Tensor) else value for value in inputs]
+    return [value.double() if _is_real(value) else value for value in inputs]
 
 
 def _random(tensor: Tensor, generator: torch.Generator) -> Tensor:
@@ -190,9 +211,11 @@ def _random(tensor: Tensor, generator: torch.Generator) -> Tensor:
 
 def _gradients(model: nn.Module, inputs: list[Any], place: Place) -> list[Tensor | None]:
     """Return the gradients of tensors and parameters for a random gradient of the result."""
-    given = [value.detach().requires_grad_() if isinstance(value, Tensor) else value for value in inputs]
-    leaves = [value for value in given if isinstance(value, Tensor)] + list(model.parameters())
+    given = [value.detach().requires_grad_() if _is_real(value) else value for value in inputs]
+    leaves = [value for value in given if _is_real(value)] + list(model.parameters())
     result = model(*given)
+    if not result.requires_grad:  # of integers
+        return [None] * len(leaves)
     generator = torch.Generator().manual_seed(6)
     incoming = torch.randn(result.shape, generator=generator).to(place.device, place.dtype).to(result.dtype)
     return list(torch.autograd.grad(result, leaves, incoming, allow_unused=True))
