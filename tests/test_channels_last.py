@@ -152,3 +152,28 @@ def test_other_modules_have_no_such_operator() -> None:
     assert not kernels.sources.transposes
     assert "transpose" not in kernels.texts().cuda
     assert "transposed" not in kernels.texts().binding
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    {
+        "conv_relu_hardswish": True,
+        "rows/softmax_of_channels": True,
+        "rows/softmax": False,
+        "rows/group_norm": False,
+        "rows/global_mean_of_silu": False,
+        "batches/batch_norm": True,
+        "windows/max_pool_of_relu": True,
+    }.items(),
+)
+def test_inputs_stay_where_kernels_would_copy_outputs(
+    name: str, expected: bool, monkeypatch: pytest.MonkeyPatch, extensions: None
+) -> None:
+    kernels: Any = generated(name).KERNELS
+    own: Any = sys.modules[kernels.without_bias.__module__]
+    monkeypatch.setattr(own, "adds_bias_apart", lambda x: True)
+    seen: list[Tensor] = []
+    convolved = own.convolved
+    monkeypatch.setattr(own, "convolved", lambda layer, x: seen.append(x) or convolved(layer, x))
+    kernels.without_bias(nn.Conv2d(4, 8, 3).bfloat16(), torch.randn(2, 4, 9, 7).bfloat16())
+    assert seen[0].is_contiguous(memory_format=torch.channels_last) is expected

@@ -94,8 +94,7 @@ class Meter:
         if ours.shape != exact.shape or ours.dtype != eager.dtype:
             self.findings.append(Finding(check, f"it gives {ours.dtype} {tuple(ours.shape)}"))
             return
-        both = (errors(found, exact, size, self.place.tolerance) for found in (eager, ours))
-        found = Measured(check, *both)
+        found = Measured(check, *errors(eager, ours, exact, size, self.place.tolerance))
         self.measured.append(found)
         chance = turned(ours, eager, exact, size, self.place.tolerance) if found.eager.off else NOTHING
         said = limits.broken(found.eager, found.ours, torch.finfo(self.place.dtype).eps, chance)

@@ -17,7 +17,7 @@ class Errors:
     """The errors of the elements of a result."""
 
     largest: float  # of all
-    typical: float  # root mean square of those within the tolerance
+    typical: float  # root mean square of those that both results have within the tolerance
     off: float  # share of the elements beyond the tolerance
 
 
@@ -85,25 +85,53 @@ def _less(which: str, ours: float, eager: float) -> str:
     return f"it is less accurate than eager: {which} error {ours:.3g}, eager's {eager:.3g}"
 
 
-def errors(found: Tensor, exact: Tensor, size: Size, tolerance: float) -> Errors:
-    """Return the errors of a result.
+def errors(
+    eager: Tensor, ours: Tensor, exact: Tensor, size: Size, tolerance: float
+) -> tuple[Errors, Errors]:
+    """Return the errors of eager's result and of ours.
 
     Args:
-        found: the result.
+        eager: its result.
+        ours: the candidate's.
         exact: the same in float64.
         size: what errors are relative to.
-        tolerance: how far an element may be off.
+        tolerance: how far an element may be off. The typical errors are of those elements that neither has
+            beyond it: of others, the better one would have its largest errors count, and the worse one not.
     """
-    count, within, largest, squares = found.numel(), 0, 0.0, 0.0
-    flat, real = found.detach().reshape(-1), exact.reshape(-1)
-    for start in range(0, count, CHUNK):  # float64 takes much memory
-        off = _off(flat[start : start + CHUNK], real[start : start + CHUNK], size)
-        near = off[off <= tolerance]
-        largest, within = max(largest, float(off.max())), within + near.numel()
-        squares += float(near.square().sum())
-    return Errors(
-        largest, math.sqrt(squares / within) if within else 0.0, 1 - within / count if count else 0.0
-    )
+    found = [Sums(), Sums()]
+    flat = [each.detach().reshape(-1) for each in (eager, ours)]
+    real = exact.reshape(-1)
+    for start in range(0, real.numel(), CHUNK):  # float64 takes much memory
+        off = [_off(each[start : start + CHUNK], real[start : start + CHUNK], size) for each in flat]
+        both = (off[0] <= tolerance) & (off[1] <= tolerance)
+        for sums, one in zip(found, off, strict=True):
+            sums.add(one, both, tolerance)
+    return found[0].errors(), found[1].errors()
+
+
+@dataclass
+class Sums:
+    """The sums that the errors of a result are made of."""
+
+    # count, within, shared: all elements, those within the tolerance, and those that both have within it
+    count: int = 0
+    within: int = 0
+    shared: int = 0
+    largest: float = 0.0  # error of all
+    squares: float = 0.0  # of the errors of those that both have within the tolerance
+
+    def add(self, off: Tensor, both: Tensor, tolerance: float) -> None:
+        """Add the errors of some elements."""
+        self.count += off.numel()
+        self.within += int((off <= tolerance).sum())
+        self.shared += int(both.sum())
+        self.largest = max(self.largest, float(off.max()))
+        self.squares += float(off[both].square().sum())
+
+    def errors(self) -> Errors:
+        """Return the errors of all elements that were added."""
+        typical = math.sqrt(self.squares / self.shared) if self.shared else 0.0
+        return Errors(self.largest, typical, 1 - self.within / self.count if self.count else 0.0)
 
 
 def turned(ours: Tensor, eager: Tensor, exact: Tensor, size: Size, tolerance: float) -> Turned:

@@ -61,9 +61,14 @@ def without_bias(
 
 
 def for_kernels(kernels: Any) -> "Callable[..., Tuple[torch.Tensor, torch.Tensor]]":
-    """Return a module's `without_bias`, which lays inputs by the module's own copy where that is faster."""
+    """Return a module's `without_bias`, which lays inputs by the module's own copy where that is faster.
+
+    Inputs stay as they are where the module's kernels would copy an output that is channels last.
+    """
 
     def lay(x: torch.Tensor, layout: "torch.memory_format") -> torch.Tensor:
+        if not kernels.reads_channels_last:
+            return x  # what the convolution gains, a copy of its output would cost several times
         known = kernels.sources.transposes and x.__class__ in PLAIN and x.dtype in kernels.dtypes
         if not known or not transposes(x):
             return relaid(x, layout)

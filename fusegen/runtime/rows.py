@@ -70,6 +70,7 @@ class Rows(Activation):
         plain = self.rows_last(kept.dropping(eager) if keeps else eager)
         super().__init__(name, autocasts=True, eager=plain, **own)
         self.groups = None if groups is None else RowGroups(name, groups, *kind)
+        self.reads_channels_last = bool(count) and groups is None  # by rows whose elements may lie apart
         self.are_features = self._which_are_features()
         self.has_one_row = self.over != 0 and not self.by_channel
         self.where_they_are = self._grouped(eager)
