@@ -463,7 +463,9 @@ def test_errors_are_the_same_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = torch.tensor([[1.0, -3.0, 0.0], [1.0, 1.0, 1.0]], dtype=torch.float64).T
     found = (exact + torch.tensor([0.0, 0.5, 0.25]).double()[:, None]).float()
     size = Size(1.0, 1.0)  # of the errors 0, 0.125, 0.25, 0, 0.25, 0.125
-    assert astuple(errors(found, found, exact, size, 0.2)[0]) == pytest.approx((0.25, 0.125 / math.sqrt(2), 1 / 3))
+    assert astuple(errors(found, found, exact, size, 0.2)[0]) == pytest.approx(
+        (0.25, 0.125 / math.sqrt(2), 1 / 3)
+    )
 
 
 EPS = 1e-7

@@ -1,4 +1,4 @@
-"""The accuracy checks of benchmarks/kernelbench: errors of two results, labels, and batches of one tensor."""
+"""The accuracy checks of benchmarks/kernelbench: two results, labels, and batches of one tensor."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_a_result_within_the_tolerance_is_no_less_accurate_than_one_beyond_it() 
     assert (eager.typical, ours.typical) == (0.0, 0.0)
     assert VALUES.broken(eager, ours, 1e-7) == ""
     assert VALUES.broken(ours, eager, 1e-7) == (
-        "it is wrong: 100.00% of the elements are beyond the tolerance, 0.00% of eager's; largest error 0.5, "
-        "eager's 0.001"
+        "it is wrong: 100.00% of the elements are beyond the tolerance, 0.00% of eager's; "
+        "largest error 0.5, eager's 0.001"
     )
 
 
@@ -51,6 +51,7 @@ class Loss(nn.Module):
     """The cross-entropy of logits and labels."""
 
     def forward(self, x: Tensor, labels: Tensor) -> Any:
+        """The loss."""
         return nn.functional.cross_entropy(x, labels)
 
 
@@ -58,6 +59,7 @@ class Hinge(nn.Module):
     """A loss of a matrix and a number of each of its columns."""
 
     def forward(self, x: Tensor, of_columns: Tensor) -> Any:
+        """The loss."""
         return (1 - x * of_columns).clamp(min=0).mean()
 
 
@@ -65,6 +67,7 @@ class Places(nn.Module):
     """The places of the largest elements."""
 
     def forward(self, x: Tensor) -> Any:
+        """The places."""
         return x.argmax(1)
 
 
@@ -72,11 +75,12 @@ class Wrong(Places):
     """The same, one further."""
 
     def forward(self, x: Tensor) -> Any:
+        """Other places."""
         return super().forward(x) + 1
 
 
 def measured(reference: nn.Module, candidate: nn.Module, draw: Callable[[], list[Any]]) -> Accuracy:
-    """What is measured of a pair on the CPU."""
+    """The measurements of a pair on the CPU."""
     return accuracy(Models(reference, candidate, lambda seed: draw()), CPU)
 
 
@@ -109,6 +113,7 @@ def test_a_first_dimension_that_is_no_batch_is_not_cut() -> None:
 
     class Watched(Hinge):
         def forward(self, x: Tensor, of_columns: Tensor) -> Any:
+            """The loss of a part."""
             shapes.append((*x.shape, *of_columns.shape))
             return super().forward(x[:, :4], of_columns[:4])
 
