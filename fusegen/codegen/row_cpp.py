@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
 
-from fusegen.codegen import read_once, row_exponentials, row_results
+from fusegen.codegen import long_rows, read_once, row_exponentials, row_results
 from fusegen.codegen.emit import includes
 from fusegen.codegen.printed import FUNCTORS
 from fusegen.codegen.printers.families import headers
@@ -77,7 +77,7 @@ class RowsText:
         phases = [phase for which in Pass for phase in self.of.kernels[which, device]]
         if any(self._falls(self.of.kernels[which, device]) for which in Pass):
             found.append(f"{device.family}/exp_below{device.suffix}")
-        found += read_once.headers(self.of, device)
+        found += read_once.headers(self.of, device) + long_rows.headers(self.of, device)
         families = headers([k for phase in phases for k in (phase.elements, phase.row) if k])
         return includes.lines([*found, *includes.of_families(device, families)])
 

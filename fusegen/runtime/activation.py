@@ -57,8 +57,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
     """
 
     indices, masks = 0, 0  # the tensors, the last ones, without a gradient; how many dropouts draw
-    results = 1  # of the function
-    reads_channels_last = True  # without a copy
+    results, reads_channels_last = 1, True  # of the function; whether kernels do so without a copy
     kept = 0  # the results of the forward kernel beside these, which the gradient reads
     widens, finds = False, False  # whether results are in float64, whatever the tensors are; or places
     reused = staticmethod(producers.reused)

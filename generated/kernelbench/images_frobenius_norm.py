@@ -76,7 +76,7 @@ struct Backward2 : Stores<BackwardValues, READS<0, 1>, 1> {
 };
 """
 CUDA_SOURCE = r"""
-#include "cuda/rows.cuh"
+#include "cuda/long_rows.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""

@@ -121,7 +121,7 @@ struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 3> {
 };
 """
 CUDA_SOURCE = r"""
-#include "cuda/rows.cuh"
+#include "cuda/long_rows.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""

@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <cstdlib>
+#include <cstring>
 #include <type_traits>
 
 #include "cuda_emulation.h"
@@ -58,6 +60,16 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   return cudaSuccess;
 }
 
+inline cudaError_t cudaMallocAsync(void** to, size_t bytes, cudaStream_t) {
+  *to = std::malloc(bytes);
+  std::memset(*to, -1, bytes);  // NaN, so that what no block has written is seen
+  return cudaSuccess;
+}
+inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t) {
+  std::free(memory);
+  return cudaSuccess;
+}
+
 // Launches of blocks whose threads wait for one another, whatever the shared memory that they ask for.
 template <typename... Parameters, typename... Arguments>
 void emulate_together(void (*kernel)(Parameters...), int64_t blocks, unsigned threads, size_t bytes, cudaStream_t stream,
@@ -67,6 +79,9 @@ void emulate_together(void (*kernel)(Parameters...), int64_t blocks, unsigned th
 template <typename... Parameters, typename... Arguments>
 void emulate_together(void (*kernel)(Parameters...), dim3 grid, unsigned threads, size_t bytes, cudaStream_t stream,
                       const Arguments&... arguments) {
-  if (grid.y > 1 || grid.z > 1) emulation.launch_error = cudaErrorInvalidValue;
-  else emulate(kernel, grid.x, threads, bytes + 16, stream, arguments...);
+  if (grid.z > 1) emulation.launch_error = cudaErrorInvalidValue;
+  gridDim.y = grid.y;
+  for (blockIdx.y = 0; blockIdx.y < grid.y && grid.z == 1; ++blockIdx.y)
+    emulate(kernel, grid.x, threads, bytes + 16, stream, arguments...);
+  blockIdx.y = 0;
 }
