@@ -265,13 +265,7 @@ class Behind(Statements):
         return self.first(self.mix(x) + x)
 
 
-OTHERS = {
-    Clamped: 0,
-    Scaled: 0,
-    Changing: 1,
-    Late: 1,
-    Behind: 0,
-}  # and how often the norm behind is known
+OTHERS = {Clamped: 0, Scaled: 0, Changing: 1, Late: 1, Behind: 0}  # and how often the norm behind is known
 
 
 @pytest.mark.parametrize("kind", OTHERS, ids=lambda kind: kind.__name__)
