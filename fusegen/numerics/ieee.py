@@ -7,6 +7,7 @@ arithmetic by numpy, functions one by one, so that both give the same bits.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def column(op: str, args: Sequence[Column]) -> Column:
         found = np.array(_rows(op, [arg.tolist() for arg in args]), np.float64)
     if op in DECIDED:
         return found
-    undefined = np.isnan(args).any(axis=0)
+    undefined = reduce(np.logical_or, map(np.isnan, args), np.False_)
     return np.where(undefined, math.nan, found) if undefined.any() else found
 
 
