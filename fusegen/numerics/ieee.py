@@ -7,7 +7,6 @@ arithmetic by numpy, functions one by one, so that both give the same bits.
 
 import math
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -53,7 +52,9 @@ def column(op: str, args: Sequence[Column]) -> Column:
         found = np.array(_rows(op, [arg.tolist() for arg in args]), np.float64)
     if op in DECIDED:
         return found
-    undefined = reduce(np.logical_or, map(np.isnan, args), np.False_)
+    undefined = np.zeros(found.shape, bool)
+    for each in args:
+        undefined |= np.isnan(each)
     return np.where(undefined, math.nan, found) if undefined.any() else found
 
 
