@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import math
 import os
 import shutil
@@ -154,6 +155,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     count = terminalreporter.config.stash[LEFT_OUT]
     if count:
         terminalreporter.write_line(f"{count} tests marked `full` were left out; FUSEGEN_FULL=1 runs them")
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from what was imported, which lives as long as the run."""
+    gc.freeze()
 
 
 def pytest_report_header() -> list[str]:

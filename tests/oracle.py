@@ -248,8 +248,7 @@ PRIMITIVES: dict[str, Primitive] = {
         lambda x: _ndtr(x) + x * _density(x), (lambda x: (2 - x * x) * _density(x),)
     ),
     "times_tanh_softplus": Primitive(
-        lambda x: x * mpmath.tanh(_softplus(x)),
-        (lambda x: mpmath.tanh(_softplus(x)) + x * _mish_slope(x),),
+        lambda x: x * mpmath.tanh(_softplus(x)), (lambda x: mpmath.tanh(_softplus(x)) + x * _mish_slope(x),)
     ),
     "times_tanh_softplus_slope": Primitive(
         lambda x: mpmath.tanh(_softplus(x)) + x * _mish_slope(x),

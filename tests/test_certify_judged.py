@@ -15,14 +15,7 @@ from torch import Tensor
 from fusegen.algebra.simplify.stable import stable
 from fusegen.compiler.pipeline import Compiled
 from fusegen.core.term import Name, Program, Term, call
-from fusegen.evidence.certify import (
-    contract,
-    parameter_values,
-    specials,
-    subject,
-    sweep,
-    tried_inputs,
-)
+from fusegen.evidence.certify import contract, parameter_values, specials, subject, sweep, tried_inputs
 from fusegen.evidence.certify.evaluator import Evaluator
 from fusegen.evidence.certify.figures import shown
 from fusegen.evidence.certify.findings import Accuracy, Evidence, Subject

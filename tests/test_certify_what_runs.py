@@ -109,11 +109,7 @@ def test_a_pool_with_a_killed_process_is_not_used_again(monkeypatch: pytest.Monk
     assert processes.cleared
 
 
-FLAGS = {
-    "": {},
-    " with -O1": {"CXX": "c++ -O1"},
-    " with -lineinfo": {"NVCC_APPEND_FLAGS": "-lineinfo"},
-}
+FLAGS = {"": {}, " with -O1": {"CXX": "c++ -O1"}, " with -lineinfo": {"NVCC_APPEND_FLAGS": "-lineinfo"}}
 
 
 @pytest.mark.parametrize("shown", FLAGS)

@@ -66,23 +66,11 @@ CONV_RELU_HARDSWISH = function("conv_relu_hardswish")
 X = torch.randn(64, 48)
 CHAINS: dict[str, tuple[Call, Call, int]] = {  # with generated operators, with PyTorch's, and tensors
     "pointwise": (lambda x: (GELU(x + 1) * 2).relu(), lambda x: (F.gelu(x + 1) * 2).relu(), 1),
-    "generated": (
-        lambda x: GELU(SILU(x)).transpose(0, 1),
-        lambda x: F.gelu(F.silu(x)).transpose(0, 1),
-        1,
-    ),
+    "generated": (lambda x: GELU(SILU(x)).transpose(0, 1), lambda x: F.gelu(F.silu(x)).transpose(0, 1), 1),
     "reduction": (lambda x: MISH(x).sum(-1), lambda x: F.mish(x).sum(-1), 1),
-    "norm": (
-        lambda x: HARDSWISH(F.layer_norm(x, (48,))),
-        lambda x: F.hardswish(F.layer_norm(x, (48,))),
-        1,
-    ),
+    "norm": (lambda x: HARDSWISH(F.layer_norm(x, (48,))), lambda x: F.hardswish(F.layer_norm(x, (48,))), 1),
     "gate": (lambda a, b: SWIGLU(a, b) + a, lambda a, b: F.silu(a) * b + a, 2),
-    "broadcast gate": (
-        lambda a, b: SWIGLU(a + 1, b[:1] * 2),
-        lambda a, b: F.silu(a + 1) * (b[:1] * 2),
-        2,
-    ),
+    "broadcast gate": (lambda a, b: SWIGLU(a + 1, b[:1] * 2), lambda a, b: F.silu(a + 1) * (b[:1] * 2), 2),
 }
 CORE = ("pointwise", "reduction", "gate")  # the others are marked `full`
 
@@ -134,11 +122,7 @@ ALONE: dict[str, tuple[Call, tuple[int, ...], str]] = {  # calls of an operator 
         (8, 8),
         "conv_relu_hardswish",
     ),
-    "linear layers of three dimensions": (
-        lambda x: GELU(x @ x[0].mT) @ x[0],
-        (2, 4, 4),
-        "gelu",
-    ),
+    "linear layers of three dimensions": (lambda x: GELU(x @ x[0].mT) @ x[0], (2, 4, 4), "gelu"),
 }
 
 

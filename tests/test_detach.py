@@ -19,10 +19,7 @@ BODIES: dict[str, tuple[str, Function]] = {
         lambda x: x * 2.0 + x.detach(),
     ),
     "gate": ("formula: detach(sigmoid(x)) * x", lambda x: torch.sigmoid(x).detach() * x),
-    "straight_through": (
-        "formula: x + detach(sign(x) - x)",
-        lambda x: x + (torch.sign(x) - x).detach(),
-    ),
+    "straight_through": ("formula: x + detach(sign(x) - x)", lambda x: x + (torch.sign(x) - x).detach()),
     "of_two": (
         "inputs: {x: {}, y: {}}\nformula: x * detach(y) + tanh(y)",
         lambda x, y: x * y.detach() + torch.tanh(y),
@@ -31,10 +28,7 @@ BODIES: dict[str, tuple[str, Function]] = {
         "where: {kept: detach(x)}\nchain: [tanh, x * kept, gelu]",
         lambda x: torch.nn.functional.gelu(torch.tanh(x) * x.detach()),
     ),
-    "nested": (
-        "formula: x * detach(x + detach(x * x))",
-        lambda x: x * (x + (x * x).detach()).detach(),
-    ),
+    "nested": ("formula: x * detach(x + detach(x * x))", lambda x: x * (x + (x * x).detach()).detach()),
     "in_a_bound": (
         "formula: clamp(x, -1, detach(x) / 2)",
         lambda x: torch.clamp(x, torch.tensor(-1.0, dtype=x.dtype), x.detach() / 2),

@@ -45,10 +45,7 @@ OUTPUTS: dict[
         "inputs: {x: {}, r: {shape: [1]}, b: {shape: [1]}}\nformula: relu(x + r + b)\n",
         (0, 1, 2),
     ),
-    "no one is whole": (
-        "inputs: {x: {shape: [4, 1]}, r: {shape: [1, 4]}}\nformula: relu(x + r)\n",
-        (0, 1),
-    ),
+    "no one is whole": ("inputs: {x: {shape: [4, 1]}, r: {shape: [1, 4]}}\nformula: relu(x + r)\n", (0, 1)),
     "scaled alike": (PAIR + "formula: relu(x * 2 + r * 2)\n", (0, 0)),
     "scaled by a parameter": (PAIR + "params: {a: 2.0}\nformula: relu(x * a + r * a)\n", (0, 0)),
     "scaled otherwise": (PAIR + "formula: relu(x * 2 + r * 3)\n", (0, 1)),
@@ -57,14 +54,8 @@ OUTPUTS: dict[
     "eager": (PAIR + "numerics: eager\nformula: relu(x + r)\n", (0, 0)),
     "stopped": (PAIR + "formula: relu(x + r) + detach(x)\n", (0, 0)),
     "halves": ("inputs: {x: {}, r: {split: -1}}\nformula: relu(x + r)\n", (0, 1)),
-    "behind a convolution": (
-        BEHIND.format(shape="[2, 8, 7, 7]") + CONVOLUTION,
-        (0, 0, 1),
-    ),
-    "a gate behind a convolution": (
-        BEHIND.format(shape="[2, 8, 1, 1]") + CONVOLUTION,
-        (0, 1, 2),
-    ),
+    "behind a convolution": (BEHIND.format(shape="[2, 8, 7, 7]") + CONVOLUTION, (0, 0, 1)),
+    "a gate behind a convolution": (BEHIND.format(shape="[2, 8, 1, 1]") + CONVOLUTION, (0, 1, 2)),
 }
 DTYPES = (torch.float32, torch.bfloat16, torch.float64)
 FORMULA = "dtypes: [float32, bfloat16, float64]\nformula: square(x + r) * s\n"

@@ -67,12 +67,7 @@ def test_the_oldest_versions_and_the_names_are_the_runtimes() -> None:
     ],
 )
 def test_pytorch_is_new_enough_for_the_binding_of_the_folder(
-    workshop: Workshop,
-    monkeypatch: pytest.MonkeyPatch,
-    version: str,
-    binding: str,
-    state: str,
-    text: str,
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, version: str, binding: str, state: str, text: str
 ) -> None:
     workshop.spec("gate", "formula: x + 1")
     workshop.run("build", "--binding", binding)
@@ -244,10 +239,7 @@ def test_nvcc_has_the_major_version_of_pytorch(
         ),
         (
             *((12, 8), "13.0"),
-            Finding(
-                *("nvrtc", "wrong", "12.8 in libnvrtc.so, and this PyTorch has CUDA 13.0"),
-                WHEEL,
-            ),
+            Finding(*("nvrtc", "wrong", "12.8 in libnvrtc.so, and this PyTorch has CUDA 13.0"), WHEEL),
         ),
         (
             *((13, 0), "13.0"),

@@ -133,10 +133,7 @@ def test_what_float_loses_and_double_does_not_is_computed_in_double(
 
 @pytest.mark.parametrize(
     ("formula", "lost"),
-    [
-        ("where(abs(x - y) < 1, 0.5 * (x - y)**2, abs(x - y) - 0.5)", False),
-        ("x * sigmoid(y)", False),
-    ],
+    [("where(abs(x - y) < 1, 0.5 * (x - y)**2, abs(x - y) - 0.5)", False), ("x * sigmoid(y)", False)],
 )
 def test_several_tensors_are_computed_in_double_where_float_loses(
     formula: str, lost: bool, tmp_path: Path

@@ -31,7 +31,7 @@ def lines(*programs: Program) -> list[list[str]]:
 def test_a_part_of_parameters_only_gets_a_name() -> None:
     assert lines(program("x * (a + b) / 2")) == [["scalar1 = a + b", "return x · scalar1 / 2"]]
     assert lines(program("x * exp(a * 2) + a * 2")) == [
-        ["scalar1 = exp(a · 2)", "scalar2 = a · 2", "return x · scalar1 + scalar2"],
+        ["scalar1 = exp(a · 2)", "scalar2 = a · 2", "return x · scalar1 + scalar2"]
     ]
 
 
@@ -65,9 +65,7 @@ def test_a_condition_of_parameters_stays_and_its_operands_are_named() -> None:
 
 def test_steps_of_parameters_come_first_under_their_own_names() -> None:
     whole = program("u * v * w", u="x + 1", v="(a + b) / 2", w="v * exp(a)")
-    assert lines(whole) == [
-        ["v = (a + b) / 2", "w = v · exp(a)", "u = x + 1", "return u · v · w"],
-    ]
+    assert lines(whole) == [["v = (a + b) / 2", "w = v · exp(a)", "u = x + 1", "return u · v · w"]]
 
 
 def test_a_part_has_one_name_in_all_programs() -> None:

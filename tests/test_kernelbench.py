@@ -603,8 +603,4 @@ def test_an_infinite_error_is_a_word_in_json() -> None:
     text = report.as_json({}, [found])
     assert json.loads(text, parse_constant=pytest.fail)["problems"][0]["accuracy"]["measured"][0][
         "ours"
-    ] == {
-        "largest": "Infinity",
-        "typical": pytest.approx(0, abs=1e-6),
-        "off": pytest.approx(0.5, abs=0.1),
-    }
+    ] == {"largest": "Infinity", "typical": pytest.approx(0, abs=1e-6), "off": pytest.approx(0.5, abs=0.1)}

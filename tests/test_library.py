@@ -107,11 +107,7 @@ def test_the_gradient_is_the_derivative(name: str, device: str) -> None:
         tensors = leaves(smooth(name, 3, 4, device=device))
         call = functools.partial(lambda given, *t: function(name)(*t, *given), given)
         assert torch.autograd.gradcheck(
-            call,
-            tensors,
-            check_forward_ad=True,
-            check_batched_grad=True,
-            check_batched_forward_grad=True,
+            call, tensors, check_forward_ad=True, check_batched_grad=True, check_batched_forward_grad=True
         )
 
 

@@ -32,8 +32,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the block of x."""
-        y = torch.relu(self.bn1(torch.tanh(x)) * 3 + x)
-        result: Tensor = torch.sigmoid(self.bn2(self.conv(y)) + y)
+        y = torch.relu(self.bn1(x.abs() * 2))
+        result: Tensor = torch.relu(self.bn2(self.conv(y)) + y)
         return result
 
 

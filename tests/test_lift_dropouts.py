@@ -29,9 +29,9 @@ class Block(nn.Module):
         """Return the block of x."""
         h = self.dropout(torch.relu(self.up(x)) * 2)
         h = self.down(h)
-        early = F.dropout(h.tanh(), 0.3, self.training)
-        late = self.other(x.exp() + 1)  # draws behind `early`, and is read in front of it
-        turned = F.dropout((late * 2 + early).sin().t() * 2, 0.5, self.training)  # draws in this order
+        early = F.dropout(h.relu(), 0.3, self.training)
+        late = self.other(x.abs() + 1)  # draws behind `early`, and is read in front of it
+        turned = F.dropout((late * 2 + early).abs().t() * 2, 0.5, self.training)  # draws in this order
         result: Tensor = turned.t() + x
         return result
 

@@ -11,10 +11,7 @@ from test_partial import body, lift
 
 INIT = "n|self.a = nn.Linear(n, n)"
 TEXTS: dict[str, tuple[str, list[str]]] = {
-    "an item": (
-        "return torch.max(self.a(x) * x, 1)[0].tanh()",
-        ["return mul_max_tanh(self.a(x), x)"],
-    ),
+    "an item": ("return torch.max(self.a(x) * x, 1)[0].tanh()", ["return mul_max_tanh(self.a(x), x)"]),
     "an attribute": (
         "return torch.min(self.a(x) * 2, dim=-1, keepdim=True).values",
         ["return mul_min(self.a(x))[:, None]"],

@@ -82,10 +82,7 @@ CASES: dict[str, tuple[Any, list[tuple[int, bool]]]] = {
         [(1, True), (1, False)],
     ),
     "a fold of a fold": (lambda x: x.exp().mean(1, True).amax(1, True), [(2, True), (1, True)]),
-    "a row of a smaller tensor": (
-        lambda x: x * x[:1].mean(-1, keepdim=True),
-        [(1, True), (1, False)],
-    ),
+    "a row of a smaller tensor": (lambda x: x * x[:1].mean(-1, keepdim=True), [(1, True), (1, False)]),
     "a pool to one number": (
         lambda x: x[None] * F.adaptive_avg_pool2d(x.tanh(), 1)[None],
         [(2, True), (1, False)],
@@ -102,10 +99,7 @@ CASES: dict[str, tuple[Any, list[tuple[int, bool]]]] = {
     "a permutation": (lambda x: (x.permute(2, 0, 1) * 2).permute(1, 2, 0) + x, [(2, False)]),
     "a permutation behind rows": (lambda x: torch.softmax(x, 2).transpose(0, 1).tanh() * 2, [(3, True)]),
     "a reshape": (lambda x: (x * 2).flatten(1).relu() + 1, [(3, False)]),
-    "squeezed behind rows": (
-        lambda x: torch.softmax(x.unsqueeze(1), -1).squeeze(1) * x + 1,
-        [(3, True)],
-    ),
+    "squeezed behind rows": (lambda x: torch.softmax(x.unsqueeze(1), -1).squeeze(1) * x + 1, [(3, True)]),
     "groups beside rows": (lambda x: F.group_norm(torch.softmax(x, 2), 3), [(1, True), (1, True)]),
     "of integers": (lambda x: x * x.long().sum(-1, keepdim=True), []),
 }

@@ -61,8 +61,7 @@ def assert_computes(model: Any, function: Callable[..., Tensor], given: tuple[Te
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in EXPORTED else pytest.mark.full) for name in NAMES],
+    "name", [pytest.param(name, marks=() if name in EXPORTED else pytest.mark.full) for name in NAMES]
 )
 def test_a_module_is_exported(name: str, extensions: Path) -> None:
     module = generated(name)

@@ -390,12 +390,7 @@ def test_other_weights_for_one_call_are_those_of_the_layers(model: nn.Sequential
 
 def test_a_copy_runs_as_one_kernel(model: Any, calls: list[Any]) -> None:
     x = image()
-    copies = (
-        copy.deepcopy(model),
-        pickle.loads(pickle.dumps(model)),
-        model[:],
-        model[4:],
-    )
+    copies = (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model[:], model[4:])
     for each in copies:
         calls.clear()
         each(x if len(each) == 6 else torch.randn(2, 4, 5, 5))

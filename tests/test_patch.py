@@ -39,16 +39,7 @@ STAY = {nn.MultiheadAttention, nn.RReLU, nn.Softmax, nn.Softmax2d, nn.Softmin, n
 FIRST: dict[type[nn.Module], dict[str, Any]] = {
     nn.Threshold: {"threshold": 0.25, "value": -1.0}
 }  # which have no default
-CORE = (
-    nn.ELU,
-    nn.GELU,
-    nn.Hardtanh,
-    nn.LeakyReLU,
-    nn.PReLU,
-    nn.ReLU,
-    nn.SiLU,
-    nn.Softplus,
-)  # or `full`
+CORE = (nn.ELU, nn.GELU, nn.Hardtanh, nn.LeakyReLU, nn.PReLU, nn.ReLU, nn.SiLU, nn.Softplus)  # or `full`
 CASES = [
     pytest.param(kind, {**FIRST.get(kind, {}), **more}, marks=() if kind in CORE else pytest.mark.full)
     for kind in ARGUMENTS

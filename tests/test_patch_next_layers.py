@@ -184,6 +184,7 @@ STACKS: dict[str, tuple[Any, ...]] = {
 }
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_layer_computes_the_norm_of_the_next_one(stack: str, dtype: Any, taken: Taken) -> None:
@@ -265,13 +266,7 @@ class Behind(Statements):
         return self.first(self.mix(x) + x)
 
 
-OTHERS = {
-    Clamped: 0,
-    Scaled: 0,
-    Changing: 1,
-    Late: 1,
-    Behind: 0,
-}  # and how often the norm behind is known
+OTHERS = {Clamped: 0, Scaled: 0, Changing: 1, Late: 1, Behind: 0}  # and how often the norm behind is known
 
 
 @pytest.mark.parametrize("kind", OTHERS, ids=lambda kind: kind.__name__)

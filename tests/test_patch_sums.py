@@ -394,10 +394,7 @@ def test_the_report_has_the_code_of_norms_inside_of_others(runs: Ran) -> None:
             return self.second(self.first(self.mix(x) + x) + x)
 
     texts = [each.before for each in fusegen.patch(made(Nested)).replaced if "add" in each.module]
-    assert texts == [
-        "Nested, first(self.mix(x) + x)",
-        "Nested, second(self.first(self.mix(x) + x) + x)",
-    ]
+    assert texts == ["Nested, first(self.mix(x) + x)", "Nested, second(self.first(self.mix(x) + x) + x)"]
 
 
 CODE = """

@@ -230,11 +230,7 @@ AT_DEFAULTS = "AtDefaults<PiecewiseOctaves, Widened<PlainDouble>>"
         ("chain: [gelu_tanh, squared_relu, tanh]", (FORMULA, OCTAVES), (EVEN,) * 2),
         ("chain: [softsign, silu, mish, quick_gelu, tanhshrink]", (OCTAVES,) * 2, (EVEN,) * 2),
         (f"chain: {LONG}]", (OCTAVES,) * 2, (OCTAVES,) * 2),
-        (
-            f"params: {{a: 0.5}}\nchain: {LONG}, a * x]",
-            ("Formula<double>",) * 2,
-            (AT_DEFAULTS,) * 2,
-        ),
+        (f"params: {{a: 0.5}}\nchain: {LONG}, a * x]", ("Formula<double>",) * 2, (AT_DEFAULTS,) * 2),
         (
             f"inputs: {{x: {{}}, y: {{}}}}\nchain: {LONG}, x * y]",
             (FORMULA,) * 2,

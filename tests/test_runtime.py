@@ -45,7 +45,7 @@ def changed(folder: Path) -> ModuleType:
 def test_the_compiler_and_the_runtime_agree() -> None:
     assert registration.INTERFACE == runtime.INTERFACE
     assert bitmask.LARGE == bitmask_gradient.LARGE
-    assert sorted(flavour.__all__) == sorted(flavour_pybind.__all__)
+    assert set(flavour.__all__) <= vars(flavour_pybind).keys()
 
 
 def test_a_module_for_another_interface_is_one_sentence(tmp_path: Path) -> None:

@@ -149,9 +149,7 @@ def test_a_change_in_place_is_refused_where_eager_refuses_it(
 
 
 @pytest.mark.full
-def test_halves_that_are_only_added_may_be_changed_in_place(
-    modules: Callable[[str], ModuleType],
-) -> None:
+def test_halves_that_are_only_added_may_be_changed_in_place(modules: Callable[[str], ModuleType]) -> None:
     leaf = torch.arange(8.0).requires_grad_()
     for function in (modules("halved").halved, lambda t: t[:4] - t[4:]):
         assert [g.tolist() for g in after_a_change(function, (leaf,), 0)] == [[2.0] * 4 + [-2.0] * 4]

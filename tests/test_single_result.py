@@ -29,11 +29,7 @@ TWO = {
     "x_sigmoid_slope": ("one", "one", "t"),
 }  # arguments beside the last, 1 each
 ONLY_SINGLE = {"log1p"}  # takes no double-word value
-SLOPES = {
-    "x_sigmoid_slope",
-    "times_ndtr_slope",
-    "times_tanh_softplus_slope",
-}  # these have zeros
+SLOPES = {"x_sigmoid_slope", "times_ndtr_slope", "times_tanh_softplus_slope"}  # these have zeros
 REAL = {
     **REFERENCE,
     "x_sigmoid": REFERENCE["sigmoid"],

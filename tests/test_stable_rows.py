@@ -124,7 +124,6 @@ SPLIT = {  # a formula that each split matches
     "log of a quotient of one plus exp": "log((1 + exp(x)) * sigmoid(1 - x))",
     "log of a sum of exponentials": "log(exp(x) + exp(-x))",
     "quotient by a sum of exponentials": "1 / (exp(x) + exp(-x))",
-    "slope of a root": "1 / sqrt(1 + x * x) - x * x / (sqrt(1 + x * x) * (1 + x * x))",
     "difference of relus": "relu(x) - relu(x - 6)",
     "even power of abs": "square(abs(x))",
     "root plus its argument": "sqrt(x**2 + 4) - x",

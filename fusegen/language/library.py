@@ -9,15 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from fusegen.core import config
 from fusegen.core.spec import NAME_PATTERN, Spec
-from fusegen.errors import (
-    FusegenError,
-    NoSuchSpec,
-    SeveralOfOneName,
-    Span,
-    SpecErrors,
-    Unreadable,
-    nearest,
-)
+from fusegen.errors import FusegenError, NoSuchSpec, SeveralOfOneName, Span, SpecErrors, Unreadable, nearest
 from fusegen.language.parse import parse_spec, read_text
 
 FOLDER = "specs"

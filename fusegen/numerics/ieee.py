@@ -52,7 +52,9 @@ def column(op: str, args: Sequence[Column]) -> Column:
         found = np.array(_rows(op, [arg.tolist() for arg in args]), np.float64)
     if op in DECIDED:
         return found
-    undefined = np.isnan(args).any(axis=0)
+    undefined = np.zeros(found.shape, bool)
+    for each in args:
+        undefined |= np.isnan(each)
     return np.where(undefined, math.nan, found) if undefined.any() else found
 
 

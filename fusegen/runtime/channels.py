@@ -4,11 +4,12 @@ import functools
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
+from torch.autograd import forward_ad
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from . import autograd, operators
 from .activation import Activation
-from .calls import PLAIN, differentiable, forward_ad, have_kernel, traced
+from .calls import PLAIN, differentiable, have_kernel, traced
 from .checks import check
 from .flavour import are_transforms_active
 from .rows import Rows

@@ -7,44 +7,15 @@ import sys
 from typing import Any, Callable, Dict, List, Set, Tuple
 
 import torch
-from torch._C import _are_functorch_transforms_active as are_transforms_active
 
 from . import flags
-
-__all__ = [
-    "CPU_FLAGS",
-    "MINIMUM",
-    "PRODUCTS",
-    "SPACE",
-    "SYSTEM",
-    "are_transforms_active",
-    "binding_header",
-    "by_dtype",
-    "capability",
-    "define",
-    "extension",
-    "implement",
-    "increment_version",
-    "inline_options",
-    "is_compiling",
-    "is_dynamo_compiling",
-    "is_traceable_wrapper_subclass",
-    "joined",
-    "kept_as",
-    "loaded",
-    "owners",
-    "register_fake",
-    "register_vmap",
-    "registration",
-    "transforms",
-    "transposition",
-]
 
 SYSTEM: "Dict[str, str]" = {}  # PyTorch builds, with all headers
 PRODUCTS = False  # whether the runtime has kernels of its own: of linear layers, and of masks
 MINIMUM = (2, 0)  # the oldest PyTorch
 SPACE = ""  # which only the stable ABI names in C++
 CPU_FLAGS = ["-fopenmp", *flags.CPU_FLAGS]
+are_transforms_active = torch._C._are_functorch_transforms_active
 
 # What came after PyTorch 2.0, in 2.3, 2.1, 2.1, 2.1 and 2.5; vmap took a bare operator row after row.
 is_dynamo_compiling = getattr(

@@ -100,9 +100,7 @@ class Thin:
 
 
 # milliseconds in float32 on an H200, with the chain of docs/decisions/thin-convolutions.md
-MEASURED = {
-    Thin(8, 64, (3, 3), (1, 1), (0, 0), (128, 128, 128)): 0.273,
-}
+MEASURED = {Thin(8, 64, (3, 3), (1, 1), (0, 0), (128, 128, 128)): 0.273}
 OF_MEASURED = 90  # the chip
 
 

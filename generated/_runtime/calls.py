@@ -21,29 +21,6 @@ from .checks import check
 from .flavour import are_transforms_active, increment_version, is_dynamo_compiling, transforms
 from .signature import Signature
 
-__all__ = [
-    "DERIVATIVES",
-    "DEVICES",
-    "FUNCTIONALIZE",
-    "PLAIN",
-    "alike",
-    "batched",
-    "batched_gradients",
-    "bump_version",
-    "copy_into",
-    "differentiable",
-    "dtype_of",
-    "forward_ad",
-    "have_kernel",
-    "is_batch",
-    "is_symbolic",
-    "is_tracing",
-    "recorded",
-    "traced",
-    "transformed",
-    "warn_of",
-]
-
 PLAIN = (torch.Tensor, nn.Parameter)  # the classes of tensors that kernels take
 TRANSFORMS = torch._C._functorch.TransformType
 FUNCTIONALIZE = TRANSFORMS.Functionalize

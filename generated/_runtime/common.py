@@ -10,9 +10,11 @@
 from typing import Any, Callable, Optional
 
 import torch
+from torch._C import _is_tracing as is_tracing
+from torch.autograd import forward_ad
 
 from . import compiled_call, together
-from .calls import PLAIN, forward_ad, is_tracing
+from .calls import PLAIN
 from .flavour import are_transforms_active, is_dynamo_compiling
 
 

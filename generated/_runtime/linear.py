@@ -14,9 +14,10 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 from torch import nn
+from torch._C import _is_tracing as is_tracing
 
 from . import flavour, linear_operator, pixels
-from .calls import PLAIN, differentiable, is_symbolic, is_tracing, recorded, transformed
+from .calls import PLAIN, differentiable, is_symbolic, recorded, transformed
 from .flavour import is_compiling, is_traceable_wrapper_subclass
 from .holders import is_under_mode, is_watched
 from .policy import policy_of

@@ -7,13 +7,7 @@ from fusegen.core.ops import OPS
 from fusegen.core.signatures import argument_named
 from fusegen.core.spec import Spec
 from fusegen.core.term import Apply, Number, SpecCall, Term
-from fusegen.errors import (
-    NotReal,
-    RepeatedArgument,
-    UnknownArgument,
-    WrongArity,
-    counted,
-)
+from fusegen.errors import NotReal, RepeatedArgument, UnknownArgument, WrongArity, counted
 
 
 def bound_arguments(spec: Spec, call: SpecCall) -> dict[str, Term]:

@@ -30,18 +30,7 @@ from fusegen.algebra.limits.numbers import INFINITE, infinity, number
 from fusegen.algebra.limits.tied import input_sums, results_named, sources, tied_to
 from fusegen.algebra.limits.tied_limits import Guarded, TiedLimits, Work, near
 from fusegen.algebra.limits.trial_values import INCOMING, OTHERS
-from fusegen.core.term import (
-    Apply,
-    Let,
-    Name,
-    Program,
-    Term,
-    call,
-    names,
-    needed,
-    substitute,
-    unused,
-)
+from fusegen.core.term import Apply, Let, Name, Program, Term, call, names, needed, substitute, unused
 
 Sources = Mapping[str, frozenset[str]]
 
@@ -89,12 +78,7 @@ class _Selected:
     """A program with limits selected at the infinities of one input."""
 
     def __init__(
-        self,
-        program: Program,
-        name: str,
-        inputs: tuple[str, ...],
-        params: Mapping[str, float],
-        work: Work,
+        self, program: Program, name: str, inputs: tuple[str, ...], params: Mapping[str, float], work: Work
     ) -> None:
         self.whole, self.name, self.params, self.work = program, name, params, work
         self.trials = _trials(program, inputs, params)

@@ -11,19 +11,7 @@ from fractions import Fraction
 from fusegen.algebra.derive.inline import free_name
 from fusegen.algebra.derive.reverse import GRAD, ZERO, Part, Reverse
 from fusegen.algebra.rows.flat import flat, level, levels
-from fusegen.core.folds import (
-    AMAX,
-    AMIN,
-    FINDS,
-    FIRST,
-    LENGTH,
-    PLACE,
-    SHARE,
-    SUM,
-    Level,
-    fold,
-    is_fold,
-)
+from fusegen.core.folds import AMAX, AMIN, FINDS, FIRST, LENGTH, PLACE, SHARE, SUM, Level, fold, is_fold
 from fusegen.core.scans import CUMPROD, FACTORS, SCANS, SLOPE, Scan, is_scan
 from fusegen.core.term import Apply, Let, Name, Number, Program, SpecCall, Term, call, children, rebuild
 

@@ -26,10 +26,7 @@ def by_sign(term: Term) -> Iterator[Term]:
             if opposite not in conditions or not _is_nan_with(term, condition):
                 continue
             otherwise[opposite] = True
-        sides = (
-            _known(term, {condition: True, opposite: False}, holds),
-            _known(term, otherwise, fails),
-        )
+        sides = (_known(term, {condition: True, opposite: False}, holds), _known(term, otherwise, fails))
         shorter = [over_common_factor(side) for side in sides]
         if any(shorter):
             yield call("where", condition, *(new or old for new, old in zip(shorter, sides, strict=True)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import floor
 
 from fusegen.algebra.simplify.monomials import (
@@ -17,7 +18,7 @@ from fusegen.algebra.simplify.monomials import (
     term_of,
 )
 from fusegen.algebra.simplify.rules import Rule, proved
-from fusegen.core.term import Apply, Name, Number, Term, call, names
+from fusegen.core.term import KEPT, Apply, Name, Number, Term, call, names
 
 MOST_PRODUCTS = 32  # of a sum that is multiplied out
 MOST_POWER = 4  # of a sum that is multiplied out
@@ -45,6 +46,7 @@ def over_common_factor(term: Term) -> Term | None:
     return None if key(after) == key(term) and after == term else after
 
 
+@lru_cache(maxsize=KEPT)
 def factored(term: Term) -> tuple[Product, Sum] | None:
     """Return the common factor of a sum's products, and what is left of them, multiplied out."""
     if not (isinstance(term, Apply) and term.op in ("add", "sub")) or not proved(COMMON):

@@ -5,15 +5,7 @@ from fractions import Fraction
 from math import isqrt
 
 from fusegen.algebra.simplify.constants import SHORT, snapped
-from fusegen.algebra.simplify.monomials import (
-    Factor,
-    Product,
-    multiple,
-    product_of,
-    sum_of,
-    term_of,
-    total,
-)
+from fusegen.algebra.simplify.monomials import Factor, Product, multiple, product_of, sum_of, term_of, total
 from fusegen.algebra.simplify.patterns import constant
 from fusegen.core.term import Apply, Number, Term, call, names
 

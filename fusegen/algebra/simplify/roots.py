@@ -1,4 +1,4 @@
-"""Stable forms of roots: differences, next to their argument, far out, and their slopes."""
+"""Stable forms of roots: differences, next to their argument, and far out."""
 
 from fractions import Fraction
 from itertools import permutations
@@ -81,29 +81,6 @@ def root_and_argument(term: Term) -> tuple[Term, Number] | None:
                     )
                     if found is not None and by == 1 and isinstance(c, Number) and c.value > 0:
                         return found, c
-    return None
-
-
-def slope_of_root(term: Term) -> Term | None:
-    """S^-1/2 - a^2 S^-3/2 as c S^-3/2, where S = a^2 + c."""
-    if not (isinstance(term, Apply) and term.op in ("add", "sub")):
-        return None
-    parts = sum_of(term)
-    for place, product in enumerate(parts):
-        for k, factor in enumerate(product.factors):
-            if factor.power.denominator != 2 or factor.power >= 0:
-                continue
-            for a, c, by in _square_and_more(factor.base):
-                squared = product_of(call("square", a)).scaled(-by)
-                over = Product(ONCE, (Factor(factor.base, -ONCE),))
-                wanted = key(term_of(product.times(over).times(squared)))
-                other = next((j for j, part in enumerate(parts) if key(term_of(part)) == wanted), None)
-                if other is None:
-                    continue
-                rest = [part for j, part in enumerate(parts) if j not in (place, other)]
-                whole = product.without(k).times(product_of(c))
-                root = Product(ONCE, (Factor(factor.base, factor.power - 1),))
-                return sum_term((whole.times(root), *rest))
     return None
 
 

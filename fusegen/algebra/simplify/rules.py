@@ -178,6 +178,7 @@ def matched(
 
 
 PROOFS: tuple[Callable[[Any], Any], ...] = (  # what may show that a difference is 0
+    sympy.expand,  # takes no time, and simplify's first call a second
     sympy.simplify,
     lambda difference: sympy.simplify(difference.rewrite(sympy.exp)),
     lambda difference: sympy.simplify(difference.rewrite(sympy.erf)),

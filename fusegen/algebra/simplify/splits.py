@@ -26,7 +26,6 @@ from fusegen.algebra.simplify.roots import (
     difference_of_roots,
     far_root,
     root_less_argument,
-    slope_of_root,
     square_less_number,
 )
 from fusegen.algebra.simplify.sines_of_turns import of_turns
@@ -56,7 +55,6 @@ SPLITS = (
     _split("log of a root plus its argument", log_of_root_plus_argument, "log", always=True),
     _split("density of the normal distribution", density, "exp", always=True),
     _split("quotient by a sum of exponentials", quotient_of_sums, "exp", always=True),
-    _split("slope of a root", slope_of_root, "sqrt", "rsqrt", always=True),
     _split("difference of relus", difference_of_relus, "relu", always=True),
     _split("even power of abs", even_power_of_abs, "abs", always=True),
     _split("root plus its argument", root_less_argument, "sqrt", always=True),

@@ -6,10 +6,7 @@ from fusegen.core.spec import Spec
 
 FRESH = ("Linear", "Conv")  # layers whose output nothing else holds
 
-MADE = {
-    Kind.PARAMETER: "self.{} = nn.Parameter({})",
-    Kind.BUFFER: 'self.register_buffer("{}", {})',
-}
+MADE = {Kind.PARAMETER: "self.{} = nn.Parameter({})", Kind.BUFFER: 'self.register_buffer("{}", {})'}
 
 
 def arguments(spec: Spec) -> list[str]:

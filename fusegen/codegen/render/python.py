@@ -215,9 +215,7 @@ def _doc(spec: Spec, rounding: str) -> list[str]:
         lines += [f"Masks: {masks}; 0 or 1 in the dtype of the other tensors, without a gradient."]
     if spec.inputs[-1].split is not None:
         lines += [f"    Without {inputs[1]}, {first} is split in two halves along dim."]
-    lines += [
-        f"Dtype: {either(spec.dtypes)}, computed in {math} and {rounding}; others by PyTorch.",
-    ]
+    lines += [f"Dtype: {either(spec.dtypes)}, computed in {math} and {rounding}; others by PyTorch."]
     if in_place(spec):
         lines += [f"In place: inplace=True writes over {first}; out=y into y, without a gradient."]
     return [

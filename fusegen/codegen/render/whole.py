@@ -45,7 +45,4 @@ def _ran(name: str, front: Context) -> list[str]:
 
 def _renamed(name: str, text: str) -> str:
     """Return a text in which the names that a kernel makes begin with its own."""
-    return OWN.sub(
-        lambda found: f"{name.upper() if found[0].isupper() else name}_{found[0]}",
-        text,
-    )
+    return OWN.sub(lambda found: f"{name.upper() if found[0].isupper() else name}_{found[0]}", text)

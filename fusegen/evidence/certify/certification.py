@@ -186,11 +186,7 @@ def _sound(evaluator: AnyEvaluator, found: Callable[[], Found]) -> Found:
 
 
 def _certified(
-    of: OfModule,
-    device: str,
-    evaluator: AnyEvaluator,
-    options: CertifyOptions,
-    progress: CertifyProgress,
+    of: OfModule, device: str, evaluator: AnyEvaluator, options: CertifyOptions, progress: CertifyProgress
 ) -> Iterator[Verdict]:
     """Yield one kernel of a spec on one device, dtype after dtype."""
     spec, path = of.spec, of.certificate(options.output)

@@ -10,11 +10,7 @@ from collections.abc import Callable, Collection
 
 from fusegen.core.poolings import POOLINGS
 from fusegen.core.term import SpecCall, Term
-from fusegen.errors import (
-    NotAFormula,
-    Span,
-    TooLarge,
-)
+from fusegen.errors import NotAFormula, Span, TooLarge
 from fusegen.language.parse.foreign import REMEDY
 from fusegen.language.parse.forms import form
 from fusegen.language.parse.pooling_call import pooling_call

@@ -6,11 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from fusegen.core.interval import INFINITY, Bound, Interval, between
 from fusegen.core.spec import MAX_DIMENSIONS, MAX_ELEMENTS, Fill, Param
-from fusegen.errors import (
-    Span,
-    TooLarge,
-    WrongValue,
-)
+from fusegen.errors import Span, TooLarge, WrongValue
 from fusegen.language.parse import document as yaml
 from fusegen.language.parse import scalars
 from fusegen.language.parse.names import check_variable

@@ -184,10 +184,5 @@ def _is_no_call(node: fx.Node) -> bool:
     return (
         what(node) in ("getitem", "size", "dim")
         or LAYER in node.meta
-        or node.target
-        in (
-            getattr,
-            torch.tensor,
-            require_default,
-        )
+        or node.target in (getattr, torch.tensor, require_default)
     )

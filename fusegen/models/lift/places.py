@@ -14,10 +14,7 @@ from fusegen.errors import Span
 from fusegen.models.lift.load import line_span
 
 FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
-LIBRARIES = (
-    str(Path(__file__).parents[2]),
-    str(Path(torch.__file__).parent),
-)
+LIBRARIES = (str(Path(__file__).parents[2]), str(Path(torch.__file__).parent))
 STANDARD = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
 
 

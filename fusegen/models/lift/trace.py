@@ -11,15 +11,7 @@ from fusegen.core.layers import PRODUCERS
 from fusegen.errors import FusegenError, NotLifted, Span
 from fusegen.language.parse.names import check_variable
 from fusegen.models.lift.constructed_state import Constructed
-from fusegen.models.lift.fx_graph import (
-    NO_GRAD,
-    START,
-    Operation,
-    Traced,
-    forward_line,
-    line_of,
-    what,
-)
+from fusegen.models.lift.fx_graph import NO_GRAD, START, Operation, Traced, forward_line, line_of, what
 from fusegen.models.lift.labels import label_of, plain
 from fusegen.models.lift.load import Problem, line_span
 from fusegen.models.lift.model_inputs import Given

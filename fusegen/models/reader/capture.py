@@ -164,10 +164,7 @@ class _Layers:
 
 def _name(made: fx.GraphModule, model: nn.Module) -> None:
     """Give the nodes of a graph the names of the model's parameters, buffers and layers."""
-    every = (
-        *model.named_parameters(remove_duplicate=False),
-        *model.named_buffers(remove_duplicate=False),
-    )
+    every = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
     names = {id(tensor): name for name, tensor in reversed(every)}
     for node in made.graph.nodes:
         if node.op == "call_module":

@@ -113,12 +113,7 @@ def written(region: Region) -> RegionSpec:
         lines.insert(1, f"params: {map_text(values)}")
     formula = (*where_lines(body), *body_lines(body, names[region.inputs[0]]))
     return RegionSpec(
-        region,
-        _key(region),
-        tuple(names[node] for node in region.inputs),
-        params,
-        tuple(lines),
-        formula,
+        region, _key(region), tuple(names[node] for node in region.inputs), params, tuple(lines), formula
     )
 
 
