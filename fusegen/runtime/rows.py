@@ -116,9 +116,8 @@ class Rows(Activation):
             order = [*of_rows, *(k for k in range(self.results) if k not in of_rows)]
             own += [f"#define FUSEGEN_ORDER {{{', '.join(map(str, order))}}}"]
         header = "stable_abi_row_results.h" if self.is_mixed else "stable_abi_rows.h"
-        if self.indices:
-            own += [f"#define FUSEGEN_DIVISOR {self.divisor}"] if self.reduces_index else []
-            header = "stable_abi_indices.h"
+        own += [f"#define FUSEGEN_DIVISOR {self.divisor}"] if self.reduces_index else []
+        own += ['#include "stable_abi_indices.h"'] if self.indices else []
         return [*own, f'#include "{header}"', *super().includes()]
 
     @property
