@@ -32,6 +32,7 @@ EAGER: dict[str, Call] = {
     "swiglu": lambda x, y: functional.silu(x) * y,
     "rows/softmax": lambda x: functional.softmax(x, -1),
     "rows/layer_norm": lambda x, weight, bias: functional.layer_norm(x, x.shape[-1:], weight, bias, 1e-5),
+    "rows/cross_entropy": functional.cross_entropy,
 }
 SCALARS = {"rows/layer_norm": (1e-5,)}
 ELEMENTS, CALLS, ROUNDS = 16, 500, 40
@@ -51,7 +52,12 @@ def functions(name: str, made: Any) -> dict[str, Call]:
     kernels = importlib.import_module(f"generated.{name.replace('/', '.')}").KERNELS
     own.loaded = lambda: made
     rows = [kernels.usual_shapes] if name.startswith("rows/") else []
-    calls = {"Python": kernels.run, "C++": own.in_front(kernels, kernels.run, *rows)}
+    calls = {"Python": kernels.run}
+    if kernels.reduces_index:
+        reductions: Any = importlib.import_module("generated._runtime.row_reductions")
+        calls["C++"] = reductions.with_index(kernels)
+    else:
+        calls["C++"] = own.in_front(kernels, kernels.run, *rows)
     scalars = SCALARS.get(name, ())
     return {"eager": EAGER[name]} | {by: with_scalars(call, scalars) for by, call in calls.items()}
 
@@ -75,15 +81,23 @@ def timed(calls: Sequence[Call], device: str) -> list[float]:
     return least
 
 
+def drawn(name: str, device: str) -> list[torch.Tensor]:
+    """Return the tensors of a call, of 16 elements; a loss has rows of 4, and a class of each."""
+    if name == "rows/cross_entropy":
+        return [torch.randn(4, 4, device=device), torch.randint(4, (4,), device=device)]
+    count = {"swiglu": 2, "rows/layer_norm": 3}.get(name, 1)
+    return [torch.randn(ELEMENTS, device=device) for _ in range(count)]
+
+
 def table(name: str, device: str, made: Any) -> None:
     """Print the prices of a function's calls."""
-    several = functions(name, made)
-    count = {"swiglu": 2, "rows/layer_norm": 3}.get(name, 1)
-    plain = [torch.randn(ELEMENTS, device=device) for _ in range(count)]
-    graded, grad = [t.clone().requires_grad_() for t in plain], torch.ones(ELEMENTS, device=device)
+    several, plain = functions(name, made), drawn(name, device)
+    graded = [t.clone().requires_grad_(t.is_floating_point()) for t in plain]
+    leaves = [t for t in graded if t.requires_grad]
+    grad = torch.ones_like(several["eager"](*plain))
 
     def both(call: Call) -> Any:
-        return torch.autograd.grad(call(*graded), graded, grad)
+        return torch.autograd.grad(call(*graded), leaves, grad)
 
     kinds: dict[str, Callable[[Call], Any]] = {
         "no gradient": lambda call: call(*plain),

@@ -28,6 +28,16 @@ def on_cpu(text: str) -> str:
     return LAUNCH.sub(r"emulate_together(\1, \2, ", text)
 
 
+class Reduction(ctypes.Structure):
+    """The type of that name in row_total.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("result", "divisor", "partial")),
+        ("known", ctypes.c_double),
+        ("weights", ctypes.c_int),
+    ]
+
+
 @dataclass(frozen=True)
 class Rows:
     """The library of a module's kernels of rows."""
@@ -58,6 +68,22 @@ class Rows:
     def summed(self, tensors: list[Tensor], params: tuple[float, ...]) -> list[Tensor]:
         """The same where tensors with one row for all have sums over the rows as their gradients."""
         return self._launched("backward_reduce", tensors, self.inputs, params)
+
+    def total(self, tensors: list[Tensor], values: Tensor, known: float, weights: int = 0) -> list[Tensor]:
+        """The reduction of the values of rows and its divisor, of a matrix and an index behind it."""
+        made = [values.new_full((), float("nan")), torch.full((), float("nan"), dtype=torch.float64)]
+        partial = torch.full((2 * 256,), float("nan"), dtype=torch.float64)
+        call = call_type(len(tensors) + 1, self.params)()
+        call.numel, call.rank, call.dtype = tensors[0].numel(), 2, SCALAR_TYPES[values.dtype]
+        call.size[:2] = tensors[0].shape
+        for k, view in enumerate([*tensors, values]):
+            call.data[k] = view.data_ptr()
+            call.stride[k][:2] = view.expand_as(tensors[0]).stride()
+        to = Reduction(*(t.data_ptr() for t in (*made, partial)), known, weights)
+        function = getattr(self.library(values.dtype), f"{self.name}_forward_total")
+        function.restype = ctypes.c_char_p
+        assert function(ctypes.byref(call), ctypes.byref(to)) is None
+        return made
 
     def _launched(
         self, function: str, tensors: list[Tensor], count: int, params: tuple[float, ...]

@@ -157,9 +157,11 @@ def test_what_is_no_index_is_refused(losses: Any) -> None:
             losses.losses(x, wrong)
     several = torch.tensor([[-100, -1, -7, 5]])  # which a GPU asserts to be no less than -1
     own = torch.vmap(lambda each: losses.KERNELS.index("target", each, x))(several)
-    assert own.flatten().tolist() == [-1, -2, -7, 5]
-    with pytest.raises(RuntimeError, match="expected an index in float64"):
-        losses.KERNELS.forward(x, target[:, None])
+    assert own.flatten().tolist() == [-100, -1, -7, 5]
+    own = torch.vmap(lambda each: losses.KERNELS.index("target", each, x, -1))(several)
+    assert own.flatten().tolist() == [-2, -100, -7, 5]
+    with pytest.raises(RuntimeError, match="expected an index in int64"):
+        losses.KERNELS.forward(x, target[:, None].double())
 
 
 NO_INDEX = "inputs: {x: {shape: [64, 30]}, t: {shape: [64]}}\nover: [-1]\nformula: x[t]"

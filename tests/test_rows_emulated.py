@@ -71,7 +71,7 @@ def test_rows_that_are_read_once(n: int, dtype: torch.dtype) -> None:
     target = x.nan_to_num(-torch.inf).argmax(-1)  # so that a loss is a logarithm of a sum near 1
     target[-1] = n // 3
     for picked in (target, n - 1 - target):
-        own = library("cross_entropy").forward([x, picked[:, None].double()])[:, 0]
+        own = library("cross_entropy").forward([x, picked[:, None]])[:, 0]
         assert_near(own, functional.cross_entropy(x.double(), picked, reduction="none"), 4)
     assert_near(library("logsumexp").forward([x])[:, 0], torch.logsumexp(x.double(), -1), 4)
 
@@ -121,13 +121,31 @@ def test_layer_norm_with_sums_over_the_rows(size: tuple[int, int], dtype: torch.
 def test_cross_entropy_of_an_index(dtype: torch.dtype) -> None:
     kernels, x = library("cross_entropy"), 3 * drawn((5, 37), dtype)
     target = torch.tensor([-100, 0, 36, 5, 9])
-    picks = torch.where(target == -100, -1, target).double()[:, None]
+    x[3, 5] = 9 if dtype is torch.float64 else 24  # whose gradient float would lose among its terms
+    picks = target[:, None]
     wide = x.double().requires_grad_()
     exact = functional.cross_entropy(wide, target, reduction="none")
     assert_near(kernels.forward([x, picks])[:, 0], exact.detach(), 2)
     grad = drawn((5, 1), dtype)
     [own] = kernels.backward([grad, x, picks])
     assert_near(own, torch.autograd.grad(exact, wide, grad[:, 0].double())[0], 4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rows", [0, 1, 700, 17000])  # of one block, and of several
+def test_the_reduction_of_the_values_of_rows(rows: int, dtype: torch.dtype) -> None:
+    kernels, x, weight = library("cross_entropy"), drawn((rows, 3), dtype), drawn((rows, 3), dtype)
+    values, target = drawn((rows, 1), dtype), torch.arange(rows)[:, None] % 3
+    target[::5] = -100
+    total, kept = values.double().sum(), target != -100
+    of_weights = weight.double().gather(1, target.clamp(min=0))[kept].sum()
+    for known, weights, divisor in ((4.0, 0, 4.0), (-1.0, 0, kept.sum()), (-1.0, 1, of_weights)):
+        given = [x, weight, target] if weights else [x, target]
+        source = emulated(importlib.import_module("generated.losses.weighted_nll")) if weights else kernels
+        found, count = source.total(given, values, known, weights)
+        torch.testing.assert_close(count, torch.as_tensor(divisor).double(), rtol=1e-13, atol=0)
+        wanted = (total / count).to(dtype)
+        torch.testing.assert_close(found, wanted, rtol=TOLERANCES[dtype], atol=0, equal_nan=True)
 
 
 @pytest.mark.few(1)

@@ -1,8 +1,8 @@
 """The arithmetic that a phase of rows asks for: of sums whose terms cancel, of elements as they are."""
 
-from collections.abc import Set
+from collections.abc import Collection, Set
 
-from fusegen.core.ir import Call, Expr, Kernel, Ref, calls, operations, parts
+from fusegen.core.ir import Call, Const, Expr, Kernel, Ref, calls, operations, parts
 
 COMPARED = {"eq", "ne", "lt", "le", "gt", "ge"}
 WATCHED = {"add", "sub", "mul", "neg", "exp"}  # the operations of WatchedFloat
@@ -17,9 +17,36 @@ def cancels(kernel: Kernel) -> bool:
     return any(not _is_of_inputs(call, set(kernel.inputs), set(kernel.params)) for call in sums)
 
 
-def watches(kernel: Kernel) -> bool:
-    """Return True if `WatchedFloat` has all operations of an element."""
-    return set(operations(kernel)) <= WATCHED
+def watches(kernel: Kernel, indices: Collection[str] = ()) -> bool:
+    """Return True if `WatchedFloat` has all operations of an element.
+
+    It has selections by what float has exactly: whether an index picks the element, and the sign of a value
+    of the row.
+    """
+    return set(operations(kernel)) <= WATCHED or (selects(kernel, indices) and _is_watched_besides(kernel))
+
+
+def selects(kernel: Kernel, indices: Collection[str]) -> bool:
+    """Return True if an element is selected by an index, and else by signs of values of the row alone."""
+    conditions = [call.args[0] for call in calls(kernel) if call.op == "where"]
+    exact = {*indices, *kernel.params}
+    by_index = any(_is_exact(each, indices) for each in conditions)
+    return by_index and all(_is_exact(each, exact) for each in conditions)
+
+
+def _is_exact(condition: Expr, names: Collection[str]) -> bool:
+    match condition:
+        case Call(op, (Ref(name), Const(number))) if op in COMPARED:
+            return name in names and number == 0
+    return False
+
+
+def _is_watched_besides(kernel: Kernel) -> bool:
+    """Return True if there are no other operations, and comparisons are of conditions alone."""
+    compared = [call for call in calls(kernel) if call.op in COMPARED]
+    selections = [call for call in calls(kernel) if call.op == "where"]
+    own = {"where", *(call.op for call in compared)}
+    return set(operations(kernel)) <= WATCHED | own and len(compared) == len(selections)
 
 
 def compares(kernel: Kernel, of_row: Set[str]) -> bool:

@@ -1,17 +1,18 @@
 """The C++ of the kernels of rows: the functions and the types of their phases."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from textwrap import wrap
 
-from fusegen.codegen import long_rows, read_once, row_exponentials, row_results
+from fusegen.codegen import long_rows, phase_text, read_once, row_exponentials, row_results
 from fusegen.codegen.emit import includes
 from fusegen.codegen.printed import FUNCTORS
 from fusegen.codegen.printers.families import headers
 from fusegen.codegen.printers.function_text import functions
 from fusegen.codegen.render import in_parts
-from fusegen.codegen.row_arithmetic import cancels, compares, is_plain, watches
+from fusegen.codegen.render.forward_arguments import reduces_index
+from fusegen.codegen.row_arithmetic import cancels, compares, is_plain, selects, watches
 from fusegen.codegen.row_features import channels, summed
 from fusegen.compiler.row_kernels import CompiledRows, PhaseKernels
 from fusegen.core.folds import LENGTH, PLACE, SHARE, Level
@@ -44,7 +45,10 @@ def printed(text: "RowsText", of: CompiledRows, kernels: str) -> dict[str, str]:
     shared = "\n".join(line for each in passes for line in each.shared)
     macro = f"FUSEGEN_{'BROADCASTING_' * (kernels == 'KERNELS' and len(of.spec.tensors) > 1)}{kernels}"
     own = {d: "".join(f"{line}\n" for each in passes for line in each.own[d]) for d in Device}
-    return in_parts(shared and shared + "\n", own, text.headers, f"{macro}({of.spec.name})")
+    found = in_parts(shared and shared + "\n", own, text.headers, f"{macro}({of.spec.name})")
+    if reduces_index(of.spec):
+        found[f"{Device.CUDA.name}_source"] += f"FUSEGEN_TOTAL({of.spec.name})\n"
+    return found
 
 
 @dataclass
@@ -64,6 +68,7 @@ class RowsText:
     def __init__(self, of: CompiledRows) -> None:
         self.of = of
         every = [k for phases in of.kernels.values() for p in phases for k in (p.elements, p.row) if k]
+        self.indices = frozenset(each.name for each in of.spec.indices)
         self.is_fast = any(set(operations(kernel)) & TRANSCENDENTAL for kernel in every) and not of.scans
 
     def headers(self, device: Device) -> str:
@@ -78,8 +83,19 @@ class RowsText:
         if any(self._falls(self.of.kernels[which, device]) for which in Pass):
             found.append(f"{device.family}/exp_below{device.suffix}")
         found += read_once.headers(self.of, device) + long_rows.headers(self.of, device)
+        if device is Device.CUDA and any(self._selects(phase) for phase in phases):
+            found.append("cuda/watched_conditions.cuh")
+        if self.of.spec.indices:
+            is_total = device is Device.CUDA and reduces_index(self.of.spec)
+            found.append("cuda/row_total.cuh" if is_total else "row_index.h")
         families = headers([k for phase in phases for k in (phase.elements, phase.row) if k])
         return includes.lines([*found, *includes.of_families(device, families)])
+
+    def _selects(self, phase: PhaseKernels) -> bool:
+        """Return True if a phase is watched in float, and selects."""
+        of = phase.elements
+        is_watched = not phase.phase.folds and cancels(of) and watches(of, self.indices)
+        return is_watched and not self.of.scans and selects(of, self.indices)
 
     @staticmethod
     def _falls(phases: Sequence[PhaseKernels]) -> bool:
@@ -126,9 +142,10 @@ class RowsText:
             return
         opens = [] if tops is None else [Math.DOUBLE]  # elements of 16 bits are computed in float
         found = functions({d: (k,) for d, k in kernels.items()}, opens, opens)
-        text.shared += [_of_row(each, kernels[Device.CUDA], tops or {}) for each in found.shared]
+        of_row = partial(phase_text.of_row, tops=tops or {}, indices=self.indices)
+        text.shared += [of_row(each, kernels[Device.CUDA]) for each in found.shared]
         for device, own in found.own.items():
-            text.own[device] += [_of_row(each, kernels[device], tops or {}) for each in own]
+            text.own[device] += [of_row(each, kernels[device]) for each in own]
 
     def _phase(self, which: Pass, of: PhaseKernels, name: str, tops: Mapping[str, Expr]) -> list[str]:
         made, values = self.of.schedules[which], f"{FUNCTORS[which]}Values"
@@ -136,7 +153,11 @@ class RowsText:
         places = ", ".join(str(read.index(each)) for each in of.elements.inputs if each != PLACE)
         is_loop = bool(of.phase.folds) and not self.of.scans
         if of.phase.loads:
-            return [f"struct {name} : LoadsRow<{values}> {{", f"  FUSEGEN_ROW({_row(of)})", "};"]
+            return [
+                f"struct {name} : LoadsRow<{values}> {{",
+                f"  FUSEGEN_ROW({phase_text.statements(of)})",
+                "};",
+            ]
         if of.phase.scan:
             base = f"Scans<{values}, READS<{places}>, {of.phase.scan.cpp}>"
         elif of.phase.folds and self.of.scans:
@@ -150,14 +171,15 @@ class RowsText:
             base = f"Stores<{values}, READS<{places}>, {len(of.elements.results)}>"
         checked = not of.phase.folds and not self.of.scans and cancels(of.elements)
         lines = ["  static constexpr bool CANCELS = true;"] * checked
-        lines += ["  static constexpr bool WATCHES = true;"] * (checked and watches(of.elements))
+        watched = checked and watches(of.elements, self.indices)
+        lines += ["  static constexpr bool WATCHES = true;"] * watched
         lines += [f"  FUSEGEN_ELEMENT({self._element(read, of.elements)})"]
         if is_loop:
             lines[:0] = ["  static constexpr bool EXACT = true;"] * is_plain(of.elements)
             bounded = row_exponentials.are_bounded(of.elements, tops)
             lines[:0] = ["  static constexpr bool BOUNDED = true;"] * bounded
             own = "; ".join(f"p.{name} = from.{name}" for name in (*of.phase.folded, *of.phase.values))
-            lines += [f"  FUSEGEN_ROW({_row(of)})", f"  FUSEGEN_MADE({own})"]
+            lines += [f"  FUSEGEN_ROW({phase_text.statements(of)})", f"  FUSEGEN_MADE({own})"]
         return [f"struct {name} : {base} {{", *lines, "};"]
 
     def _element(self, inputs: Sequence[str], kernel: Kernel) -> str:
@@ -209,7 +231,7 @@ class RowsText:
         name, behind = row_results.named(self.of, which)
         types = read_once.loops(self.of, which, device, types)
         head = f"struct {name} : {kind}<{counts}, {functor}Values, {', '.join(types)}> {{"
-        return [head, *lines, "};", *behind]
+        return [head, *lines, "};", *behind, *[f"FUSEGEN_INDEX({functor})"] * bool(indices)]
 
     def _math(self, which: Pass, device: Device) -> list[str]:
         """Return the arithmetic of an element, unless it is double, and float of 16 bits."""
@@ -219,32 +241,3 @@ class RowsText:
             narrow = "PlainDouble" if same else "FastFloat"
             return ["  using Math32 = PlainDouble;", f"  using Math16 = {narrow};"]
         return ["  using Math16 = double;"] if same else []
-
-
-def _of_row(text: str, kernel: Kernel, tops: Mapping[str, Expr]) -> str:
-    """Return the text of a function whose parameters that are values of a row have the type OfRow."""
-    head, _, body = row_exponentials.named(text, kernel, tops).partition(") {")
-    is_watched, every = cancels(kernel) and watches(kernel), "|".join(kernel.params)
-    for name in kernel.params:
-        head = re.sub(rf"\bM {name}\b", f"OfRow<M> {name}", head)
-        if "template" in head:  # M(name), its first word, where a function or another such value takes it
-            places = rf"(?<=[a-z0-9_]\(){name}(?=[,)])|(?<=, ){name}(?=[,)])"
-            places += rf"|(?<![*/] )\b{name}(?= \* (?:{every})\b)" * is_watched
-            body = re.sub(places, f"M({name})", body)
-    return f"{head}) {{{body}"
-
-
-def _row(of: PhaseKernels) -> str:
-    """Return the statements that set the values of a row behind a phase, each on a line of its own."""
-    lines = [f"p.{name} = r[{k}]" for k, name in enumerate(of.phase.folded)]
-    if of.row is not None:
-        given = [f"p.{name}" for name in of.row.inputs]
-        if len(of.phase.values) == 1:
-            lines += [f"p.{of.phase.values[0]} = {of.row.name}({', '.join(given)})"]
-        else:
-            lines += [
-                f"double made[{len(of.phase.values)}]",
-                f"{of.row.name}({', '.join([*given, 'made'])})",
-            ]
-            lines += [f"p.{name} = made[{k}]" for k, name in enumerate(of.phase.values)]
-    return f";\n{'':14}".join(lines)

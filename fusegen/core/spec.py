@@ -34,10 +34,9 @@ class Input:
 
     Where the second of two inputs has a `split`, a call may leave it out: the first is then split into two
     halves along this dimension, as torch.nn.functional.glu does. With `unsqueeze` formulas read it with a
-    dimension of size 1 there; with `along`, a tensor of one dimension, so that this is aligned with that
-    dimension of the first input, whatever its rank. With the dtype ``bool`` it is a mask, which formulas
-    read as a condition; the other tensors have the dtypes of the spec. With `index`, the name of the first
-    input, it is an integer for each row, which formulas read as a mask of the element that it picks.
+    dimension of size 1 there; with `along`, a tensor of one dimension, aligned with that of the first one.
+    With the dtype ``bool`` it is a mask, which formulas read as a condition; others have the spec's dtypes.
+    With `index`, the name of the first input, it is an integer for each row: a mask of what it picks.
     """
 
     name: str
@@ -195,7 +194,8 @@ class Spec:
     @property
     def is_prepared(self) -> bool:
         """True if its kernel takes something else than a call: a view, a mask as numbers or drawn."""
-        return bool(self.dropouts) or any(each.is_viewed or each.is_mask for each in self.tensors)
+        count = len(self.tensors) - len(self.indices) * (self.reduction != "none")  # a loss takes its index
+        return bool(self.dropouts) or any(each.is_viewed or each.is_mask for each in self.tensors[:count])
 
     @property
     def small(self) -> frozenset[str]:

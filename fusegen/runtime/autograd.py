@@ -6,7 +6,7 @@ from typing import Any, Callable, List, Sequence, Tuple
 
 import torch
 
-from .calls import is_batch, transformed
+from .calls import is_batch, pullback, transformed
 from .shared import gradients, listed
 
 
@@ -124,7 +124,7 @@ def backward_along(kernels: Any, ctx: Any, tangents: "Tuple[Any, ...]") -> Any:
 
 def pulled(ctx: Any, gradient: "Callable[..., Any]") -> Any:
     """Return what takes gradients of a function of the saved tensors back to these."""
-    return torch.func.vjp(functools.partial(_with_params, gradient, ctx.params), *ctx.saved_tensors)[1]
+    return pullback(functools.partial(_with_params, gradient, ctx.params), *ctx.saved_tensors)[1]
 
 
 def gradient_of(kernels: Any, eager: "Callable[..., Any]") -> "Callable[..., Any]":
@@ -140,7 +140,7 @@ def gradient_of(kernels: Any, eager: "Callable[..., Any]") -> "Callable[..., Any
     def eager_gradient(*arguments: Any) -> Any:
         grads, tensors = arguments[:results], arguments[results : results + count]
         params = arguments[results + count :]
-        pull = torch.func.vjp(lambda *t: eager(*t, *params), *tensors)[1]
+        pull = pullback(lambda *t: eager(*t, *params), *tensors)[1]
         return pull(grads if results > 1 else grads[0])[:graded]
 
     return eager_gradient

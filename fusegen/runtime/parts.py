@@ -13,7 +13,7 @@ import torch
 from .activation import Activation
 from .calls import dtype_of, is_symbolic
 from .compiled_call import in_front_of_parts
-from .indices import check_reduction
+from .row_reductions import check_reduction
 from .rows import Rows
 
 WIDE = 256  # elements of a row of the last dimension that is a part where tensors are of several shapes

@@ -14,6 +14,11 @@ def expanded(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
     return expanded_all(kernels, tensors)
 
 
+def taken(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
+    """Return tensors of a call as the operators take them."""
+    return expanded(kernels, tensors if kernels.views is None else kernels.views.of(tensors))
+
+
 def are_usual(kernels: Any, tensors: "Sequence[Any]") -> bool:
     """Return True for tensors of one shape, and features that are all of it, or all of that of a row.
 

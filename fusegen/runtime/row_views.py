@@ -134,3 +134,17 @@ class RowGroups(NamedTuple):
     def back(self, result: Any) -> Any:
         """Return results of such views with the parts of a dimension side by side."""
         return mapped(lambda t: t.flatten(self.dim, self.dim + 1), result, self.results, self.elements)
+
+
+def grouped(kernels: Any, function: "Callable[..., Any]") -> "Callable[..., Any]":
+    """Return a function of tensors in whose views groups are a dimension; their number comes last."""
+    groups, count = kernels.groups, kernels.inputs
+    if groups is None:
+        return function
+
+    def call(*arguments: Any) -> Any:
+        tensors, params, number = arguments[:count], arguments[count:-1], arguments[-1]
+        views = groups.of if all(isinstance(t, torch.Tensor) for t in tensors) else groups.of_proxies
+        return groups.back(function(*views(tensors, number), *params))
+
+    return call

@@ -10,11 +10,12 @@ from .activation import Activation
 from .calls import copy_into
 from .checks import check
 from .compiled_call import in_front
-from .indices import IGNORED, indexed, of_all_rows
+from .indices import IGNORED, indexed
 from .row_batches import along, gradients_in_batch, in_batch
 from .row_operands import expanded
+from .row_reductions import of_all_rows, with_index
 from .row_shapes import shaped
-from .row_views import KeptRows, RowGroups, RowViews
+from .row_views import KeptRows, RowGroups, RowViews, grouped
 from .shared import listed, mapped
 
 
@@ -37,7 +38,7 @@ class Rows(Activation):
         elementwise: whether nothing is reduced, so that a tensor without dimensions is a row of one.
         reduction: what the function returns of the values of rows: mean, sum, or none for all of them.
         finds: whether these are the places of elements, in int64.
-        of_rows: the common call, without the reduction, which a call has last.
+        of_rows, of_taken: the common call, without the reduction; that of what the operators take.
         divisor: the place of the tensor by whose sum, where the index picks it, a mean is divided; or 0.
     """
 
@@ -61,6 +62,7 @@ class Rows(Activation):
         self.indices, self.results = own.pop("indices", 0), own.pop("results", 1)
         self.reduction, self.elementwise = reduction or "none", own.pop("elementwise", False)
         self.divisor = own.pop("divisor", 0)
+        self.reduces_index = bool(self.indices) and self.reduction != "none"
         every, of_rows = range(self.results), own.pop("row_results", ())
         self.row_results = tuple(every) if self.once_a_row else of_rows
         eager, keeps = own.pop("eager"), own.pop("keeps", False)
@@ -73,10 +75,13 @@ class Rows(Activation):
         self.reads_channels_last = bool(count) and groups is None  # by rows whose elements may lie apart
         self.are_features = self._which_are_features()
         self.has_one_row = self.over != 0 and not self.by_channel
-        self.where_they_are = self._grouped(eager)
-        self.run = self.of_rows = self._grouped(self._prepared(self.run))
+        self.where_they_are = grouped(self, eager)
+        self.of_taken, self.run = self.run, grouped(self, self._prepared(self.run))
+        self.of_rows = self.run
         self.run = kept.keeping(self, eager) if keeps else self.run
-        if self.reduction != "none":
+        if self.reduces_index:
+            self.forward_reduced, self.run = self._kernel("forward_reduced"), with_index(self)
+        elif self.reduction != "none":
             self.run = functools.partial(of_all_rows, self, self.of_rows)
 
     @property
@@ -112,6 +117,8 @@ class Rows(Activation):
             order = [*of_rows, *(k for k in range(self.results) if k not in of_rows)]
             own += [f"#define FUSEGEN_ORDER {{{', '.join(map(str, order))}}}"]
         header = "stable_abi_row_results.h" if self.is_mixed else "stable_abi_rows.h"
+        own += [f"#define FUSEGEN_DIVISOR {self.divisor}"] if self.reduces_index else []
+        own += ['#include "stable_abi_indices.h"'] if self.indices else []
         return [*own, f'#include "{header}"', *super().includes()]
 
     @property
@@ -138,7 +145,10 @@ class Rows(Activation):
             what = {"forward": "RESULTS", "backward": "GRADIENTS"}[kernel]
             return line.replace(begin, f"{begin}_ROW_{what}", 1)
         reduced = {"forward": "OUTPUT", "backward": "INPUT"}[kernel] if self.once_a_row else "NONE"
-        return f"{line.replace(begin, f'{begin}_ROWS', 1)[:-1]}, {reduced})"
+        of_rows = f"{line.replace(begin, f'{begin}_ROWS', 1)[:-1]}, {reduced})"
+        if kernel == "forward" and self.reduces_index:
+            return f"{of_rows}\n{line.replace(begin, f'{begin}_REDUCED', 1)}"
+        return of_rows
 
     launches = ()
 
@@ -229,19 +239,6 @@ class Rows(Activation):
             return views.back(call(*views.of(tensors), *arguments[count:]))
 
         return call if views is None else of_views
-
-    def _grouped(self, function: "Callable[..., Any]") -> "Callable[..., Any]":
-        """Return a function of tensors in whose views groups are a dimension; their number comes last."""
-        groups, count = self.groups, self.inputs
-        if groups is None:
-            return function
-
-        def call(*arguments: Any) -> Any:
-            tensors, params, number = arguments[:count], arguments[count:-1], arguments[-1]
-            views = groups.of if all(isinstance(t, torch.Tensor) for t in tensors) else groups.of_proxies
-            return groups.back(function(*views(tensors, number), *params))
-
-        return call
 
     def rows_last(self, function: "Callable[..., Any]") -> "Callable[..., Any]":
         """Return a function of the module's tensors as one of views whose rows are last."""

@@ -66,7 +66,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
     indices, masks = 0, 0  # the tensors, the last ones, without a gradient; how many dropouts draw
     results, reads_channels_last = 1, True  # of the function; whether kernels do so without a copy
     kept = 0  # the results of the forward kernel beside these, which the gradient reads
-    widens, finds = False, False  # whether results are in float64, whatever the tensors are; or places
+    widens, finds, reduces_index = False, False, False  # float64 results; places; losses of classes
     reused = staticmethod(producers.reused)
     forward: Any
     forward_out: Any

@@ -69,6 +69,23 @@ def transformed() -> bool:
     return bool(are_transforms_active()) or forward_ad._current_level >= 0
 
 
+def pullback(function: "Callable[..., Any]", *tensors: torch.Tensor) -> "Tuple[Any, Callable[..., Any]]":
+    """Return the value of a function, and what takes gradients of it back: to integers none."""
+    wide = [k for k, tensor in enumerate(tensors) if tensor.is_floating_point()]
+
+    def of_these(*given: torch.Tensor) -> Any:
+        found = dict(zip(wide, given))
+        return function(*(found.get(k, tensor) for k, tensor in enumerate(tensors)))
+
+    value, pull, *_ = torch.func.vjp(of_these, *(tensors[k] for k in wide))
+
+    def back(grads: Any) -> "Tuple[Any, ...]":
+        found = dict(zip(wide, pull(grads)))
+        return tuple(found.get(k) for k in range(len(tensors)))
+
+    return value, back
+
+
 def is_batch(grad: torch.Tensor) -> bool:
     """Return True for several gradients at once, as is_grads_batched gives them without a transform."""
     return torch._C._dispatch_keys(grad).has(BATCHED)

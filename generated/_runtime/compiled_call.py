@@ -77,6 +77,24 @@ def in_front_of_parts(kernels: Any, run: "Callable[..., Any]", cut: "Tuple[int, 
     return _either(kernels, run, recorded, cut)
 
 
+def in_front_of_index(kernels: Any, run: "Callable[..., Any]", recorded: "Callable[..., Any]") -> Any:
+    """Return the same of a loss of classes.
+
+    Args:
+        kernels: of the module.
+        run: the call in Python, whose last arguments are a reduction and the index to ignore.
+        recorded: the gradients as autograd records them.
+    """
+    if kernels.views is not None:
+        return run
+    built = loaded()
+    if built is None:
+        return run
+    described = _described(kernels, run, recorded)
+    reduced = f"{kernels.operators.name}::{kernels.name}_forward_reduced", kernels.reduction
+    return built.compiled_call(*described, (0, 0), kernels.usual_shapes, reduced)
+
+
 def _either(kernels: Any, run: Any, recorded: "Callable[..., Any]", *shapes: "Tuple[int, ...]") -> Any:
     """Return the call in C++, where there is one; dynamo reads the one in Python in its place."""
     built = loaded()
@@ -115,7 +133,7 @@ def _described(kernels: Any, run: Any, recorded: "Callable[..., Any]") -> "Tuple
         run,
         recorded,
         functools.partial(together.join, [kernels], "backward"),
-        kernels.inputs,
+        kernels.alike,
         signature.params,
         kernels.dtypes,
         most if own else NONE,

@@ -79,6 +79,8 @@ def _define(kernels: Any, operators: Any) -> None:
             register_vmap(operator, _vectorized(operator, rule), lib=library)
     if kernels.sources.bitmask:
         _define_with_bitmask(kernels, operators)
+    if kernels.reduces_index:
+        _define_reduced(kernels, operators)
     if kernels.sources.transposes:
         _define_transposition(kernels, operators)
     if kernels.sources.convolution:
@@ -114,6 +116,21 @@ def _define_with_bitmask(kernels: Any, operators: Any) -> None:
         loading = _first_use(kernels, operators, operator, (kernel, inputs, 2), build.load_library)
         library.impl(operator.name(), loading, "CompositeExplicitAutograd")
         register_fake(operator, fake, library)
+
+
+def _define_reduced(kernels: Any, operators: Any) -> None:
+    """Tell PyTorch of the operator that gives the reduction of values of rows, and its divisor."""
+    signature, library = kernels.signature, operators._library
+    name, inputs = f"{signature.name}_forward_reduced", len(signature.tensors)
+    define(library, f"{name}({signature.forward}, float divisor) -> (Tensor, Tensor)")
+    operator = getattr(operators, name).default
+
+    def fake(first: Any, *others: Any) -> Any:
+        return first.new_empty(()), first.new_empty((), dtype=torch.float64)
+
+    loading = _first_use(kernels, operators, operator, ("forward", inputs, 2))
+    library.impl(name, loading, "CompositeExplicitAutograd")
+    register_fake(operator, fake, library)
 
 
 def _define_transposition(kernels: Any, operators: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Callable, List, Sequence
 
 import torch
 
-from .calls import batched
+from .calls import batched, pullback
 from .shared import listed
 
 
@@ -49,12 +49,16 @@ def gradients_in_batch(kernels: Any, function: "Callable[..., Any]", in_dims: An
 
 def along(function: "Callable[..., Any]", tensors: "Sequence[Any]", tangents: "Sequence[Any]") -> Any:
     """Return the derivative of a function along some tangents: that of its gradient, which is linear."""
-    value, pull, *_ = torch.func.vjp(function, *tensors)
+    value, pull = pullback(function, *tensors)
     zeros = [torch.zeros_like(v) for v in listed(value)]
-    given: "List[Any]" = [torch.zeros_like(t) if g is None else g for t, g in zip(tensors, tangents)]
+    floats = [k for k, t in enumerate(tensors) if t.is_floating_point()]
+    given: "List[Any]" = [
+        torch.zeros_like(tensors[k]) if tangents[k] is None else tangents[k] for k in floats
+    ]
 
     def gradients(*of: Any) -> Any:
-        return pull(of if isinstance(value, tuple) else of[0])
+        found = pull(of if isinstance(value, tuple) else of[0])
+        return tuple(found[k] for k in floats)
 
     made: Any = torch.func.vjp(gradients, *zeros)[1](tuple(given))
     return tuple(made) if isinstance(value, tuple) else made[0]

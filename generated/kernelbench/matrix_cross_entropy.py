@@ -74,7 +74,7 @@ template <typename M>
 HOST_DEVICE M matrix_cross_entropy_backward4(M grad, M predictions, M target, OfRow<M> row_amax, OfRow<M> count,
     OfRow<M> of_row) {
   const M t3 = exp_below(predictions - row_amax);
-  return count <= M(0) ? M(0) : target != M(0) ? grad * of_row * t3 - grad : grad * of_row * t3;
+  return M(count) <= M(0) ? M(0) : target != M(0) ? grad * of_row * t3 - grad : grad * of_row * t3;
 }
 // The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double count, row_amax, row_sum, of_row; };
@@ -98,6 +98,7 @@ struct Backward3 : Reduces<BackwardValues, READS<1>, Added> {
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2>, 1> {
   static constexpr bool CANCELS = true;
+  static constexpr bool WATCHES = true;
   FUSEGEN_ELEMENT(out[0] = matrix_cross_entropy_backward4(in[0], in[1], in[2], p.row_amax, p.count, p.of_row))
 };
 """
@@ -105,6 +106,8 @@ CUDA_SOURCE = r"""
 #include "cuda/rows.cuh"
 #include "cuda/plain_double_39.cuh"
 #include "cuda/largest_and_terms.cuh"
+#include "cuda/watched_conditions.cuh"
+#include "cuda/row_total.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
@@ -116,6 +119,7 @@ struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, LargestAndSum<Forward2, 
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
 };
+FUSEGEN_INDEX(Forward)
 struct Backward : Rows<3, 1, 0, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
   FUSEGEN_VALUES()
   static constexpr unsigned INDICES = 4;
@@ -123,12 +127,15 @@ struct Backward : Rows<3, 1, 0, BackwardValues, Backward1, Backward2, Backward3,
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
 };
+FUSEGEN_INDEX(Backward)
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(matrix_cross_entropy)
+FUSEGEN_TOTAL(matrix_cross_entropy)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"
 #include "cpu/exp_below.h"
+#include "row_index.h"
 #include "cpu/logarithm.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
@@ -138,11 +145,13 @@ struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, Forward2, Forward3, Forw
   static constexpr unsigned INDICES = 2;
   static constexpr bool ONCE_A_ROW = true;
 };
+FUSEGEN_INDEX(Forward)
 struct Backward : Rows<3, 1, 0, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
   FUSEGEN_VALUES()
   static constexpr unsigned INDICES = 4;
   static constexpr unsigned OF_ROW = 1;
 };
+FUSEGEN_INDEX(Backward)
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(matrix_cross_entropy)
 """
@@ -165,8 +174,10 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def _matrix_cross_entropy(predictions: Tensor, target: Tensor, reduction: str = "mean", *,
-    out: "Tensor | None" = None) -> Tensor:
+def matrix_cross_entropy(
+    predictions: Tensor, target: Tensor, reduction: str = "mean", ignore_index: int = -100, *,
+    out: "Tensor | None" = None,
+) -> Tensor:
     """y = log(sum(exp(predictions - largest))) + (largest - predictions[target]) if count > 0 else 0,  largest =
     detach(amax(predictions)),  count = sum(1 if target else 0)
 
@@ -178,18 +189,8 @@ def _matrix_cross_entropy(predictions: Tensor, target: Tensor, reduction: str = 
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None:
-        return KERNELS.write(out, predictions, target, reduction)
-    return KERNELS.run(predictions, target, reduction)
-
-
-def matrix_cross_entropy(
-    predictions: Tensor, target: Tensor, reduction: str = "mean", ignore_index: int = -100, *,
-    out: "Tensor | None" = None,
-) -> Tensor:
-    """y = log(sum(exp(predictions - largest))) + (largest - predictions[target]) if count > 0 else 0,  largest =
-    detach(amax(predictions)),  count = sum(1 if target else 0)"""
-    return _matrix_cross_entropy(predictions, KERNELS.index("target", target, predictions, ignore_index), reduction,
-        out=out)
+        return KERNELS.write(out, predictions, target, reduction, ignore_index)
+    return KERNELS.run(predictions, target, reduction, ignore_index)
 
 
 class MatrixCrossEntropy(nn.Module):
@@ -204,10 +205,10 @@ class MatrixCrossEntropy(nn.Module):
 
     def forward(self, predictions: Tensor, target: Tensor) -> Tensor:
         if predictions.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.matrix_cross_entropy.matrix_cross_entropy_cuda(predictions,
-                KERNELS.index("target", target, predictions, self.ignore_index), self.reduction)
-        return self.matrix_cross_entropy.matrix_cross_entropy_cpu(predictions,
-            KERNELS.index("target", target, predictions, self.ignore_index), self.reduction)
+            return self.matrix_cross_entropy.matrix_cross_entropy_cuda(predictions, target, self.reduction,
+                self.ignore_index)
+        return self.matrix_cross_entropy.matrix_cross_entropy_cpu(predictions, target, self.reduction,
+            self.ignore_index)
 
     def extra_repr(self) -> str:
         return f"reduction={self.reduction}, ignore_index={self.ignore_index}"

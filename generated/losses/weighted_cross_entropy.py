@@ -123,8 +123,9 @@ HOST_DEVICE void weighted_cross_entropy_backward4(M grad, M logits, M weight, M 
   const M t = exp(shifted);
   const M grad_t6 = grad * label_smoothing * row_share * weight;
   const M grad_t5 = grad * (M(1) - label_smoothing) * row_sum1;
-  out[0] = (count <= M(0) ? M(0) : (label_smoothing <= M(0) ? M(0) : -grad_t6) + (target != M(0) ? -grad_t5 : M(0)))
-      + (count <= M(0) ? row_sum2 : row_sum2 + grad_t5) * of_row1 * t;
+  out[0] = (M(count) <= M(0) ? M(0) : (M(label_smoothing) <= M(0) ? M(0) : -grad_t6)
+      + (target != M(0) ? -grad_t5 : M(0)))
+      + (M(count) <= M(0) ? row_sum2 : row_sum2 + grad_t5) * of_row1 * t;
   out[1] = M(0);
 }
 // The gradient reads the inputs, and computes the values of a row again.
@@ -151,6 +152,7 @@ struct Backward3 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added> {
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3>, 2> {
   static constexpr bool CANCELS = true;
+  static constexpr bool WATCHES = true;
   FUSEGEN_ELEMENT(weighted_cross_entropy_backward4(in[0], in[1], in[2], in[3], p.row_amax, p.label_smoothing,
       p.row_share, p.row_sum1, p.count, p.row_sum2, p.of_row1, out))
 };
@@ -159,6 +161,8 @@ CUDA_SOURCE = r"""
 #include "cuda/rows.cuh"
 #include "cuda/plain_double_39.cuh"
 #include "cuda/fast_functions.cuh"
+#include "cuda/watched_conditions.cuh"
+#include "cuda/row_total.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
@@ -170,6 +174,7 @@ struct Forward : Rows<3, 1, 1, ForwardValues, Forward1, Forward2, Forward3, Forw
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
 };
+FUSEGEN_INDEX(Forward)
 struct Backward : Rows<4, 2, 1, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
   FUSEGEN_VALUES(p.label_smoothing = call.param[0]; p.row_share = 1 / length)
   static constexpr unsigned OF_FEATURES = 4;
@@ -179,11 +184,14 @@ struct Backward : Rows<4, 2, 1, BackwardValues, Backward1, Backward2, Backward3,
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
 };
+FUSEGEN_INDEX(Backward)
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(weighted_cross_entropy)
+FUSEGEN_TOTAL(weighted_cross_entropy)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"
+#include "row_index.h"
 #include "cpu/exponential.h"
 #include "cpu/logarithm.h"
 #include "cpu/selections.h"
@@ -195,6 +203,7 @@ struct Forward : Rows<3, 1, 1, ForwardValues, Forward1, Forward2, Forward3, Forw
   static constexpr unsigned INDICES = 4;
   static constexpr bool ONCE_A_ROW = true;
 };
+FUSEGEN_INDEX(Forward)
 struct Backward : Rows<4, 2, 1, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
   FUSEGEN_VALUES(p.label_smoothing = call.param[0]; p.row_share = 1 / length)
   static constexpr unsigned OF_FEATURES = 4;
@@ -202,6 +211,7 @@ struct Backward : Rows<4, 2, 1, BackwardValues, Backward1, Backward2, Backward3,
   static constexpr unsigned FEATURES = 2;
   static constexpr unsigned OF_ROW = 1;
 };
+FUSEGEN_INDEX(Backward)
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(weighted_cross_entropy)
 """
@@ -232,9 +242,9 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def _weighted_cross_entropy(
-    logits: Tensor, weight: Tensor, target: Tensor, label_smoothing: float = 0.0, reduction: str = "mean", *,
-    out: "Tensor | None" = None,
+def weighted_cross_entropy(
+    logits: Tensor, weight: Tensor, target: Tensor, label_smoothing: float = 0.0, reduction: str = "mean",
+    ignore_index: int = -100, *, out: "Tensor | None" = None,
 ) -> Tensor:
     """y = (1 - label_smoothing) · own + (label_smoothing · spread if label_smoothing > 0 else 0) if count > 0 else 0,
     shifted = logits - detach(amax(logits)),  total = log(sum(exp(shifted))),  count = sum(1 if target else 0),
@@ -251,20 +261,8 @@ def _weighted_cross_entropy(
     if label_smoothing.__class__ is not float:
         label_smoothing = KERNELS.scalar("label_smoothing", label_smoothing)
     if out is not None:
-        return KERNELS.write(out, logits, weight, target, label_smoothing, reduction)
-    return KERNELS.run(logits, weight, target, label_smoothing, reduction)
-
-
-def weighted_cross_entropy(
-    logits: Tensor, weight: Tensor, target: Tensor, label_smoothing: float = 0.0, reduction: str = "mean",
-    ignore_index: int = -100, *, out: "Tensor | None" = None,
-) -> Tensor:
-    """y = (1 - label_smoothing) · own + (label_smoothing · spread if label_smoothing > 0 else 0) if count > 0 else 0,
-    shifted = logits - detach(amax(logits)),  total = log(sum(exp(shifted))),  count = sum(1 if target else 0),
-    constant = detach(weight),  own = constant[target] · (total - shifted[target]),  spread = sum(constant · (total -
-    shifted)) / length()"""
-    return _weighted_cross_entropy(logits, weight, KERNELS.index("target", target, logits, ignore_index),
-        label_smoothing, reduction, out=out)
+        return KERNELS.write(out, logits, weight, target, label_smoothing, reduction, ignore_index)
+    return KERNELS.run(logits, weight, target, label_smoothing, reduction, ignore_index)
 
 
 class WeightedCrossEntropy(nn.Module):
@@ -280,10 +278,10 @@ class WeightedCrossEntropy(nn.Module):
 
     def forward(self, logits: Tensor, weight: Tensor, target: Tensor) -> Tensor:
         if logits.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.weighted_cross_entropy.weighted_cross_entropy_cuda(logits, weight,
-                KERNELS.index("target", target, logits, self.ignore_index), self.label_smoothing, self.reduction)
-        return self.weighted_cross_entropy.weighted_cross_entropy_cpu(logits, weight,
-            KERNELS.index("target", target, logits, self.ignore_index), self.label_smoothing, self.reduction)
+            return self.weighted_cross_entropy.weighted_cross_entropy_cuda(logits, weight, target, self.label_smoothing,
+                self.reduction, self.ignore_index)
+        return self.weighted_cross_entropy.weighted_cross_entropy_cpu(logits, weight, target, self.label_smoothing,
+            self.reduction, self.ignore_index)
 
     def extra_repr(self) -> str:
         return (

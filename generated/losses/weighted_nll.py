@@ -65,7 +65,7 @@ struct Backward2 : Stores<BackwardValues, READS<0, 3>, 2> {
 };
 """
 CUDA_SOURCE = r"""
-#include "cuda/rows.cuh"
+#include "cuda/row_total.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : Rows<3, 1, 0, ForwardValues, Forward1, Forward2> {
@@ -75,6 +75,7 @@ struct Forward : Rows<3, 1, 0, ForwardValues, Forward1, Forward2> {
   static constexpr unsigned INDICES = 4;
   static constexpr bool ONCE_A_ROW = true;
 };
+FUSEGEN_INDEX(Forward)
 struct Backward : Rows<4, 2, 0, BackwardValues, Backward1, Backward2> {
   FUSEGEN_VALUES()
   static constexpr bool RECOMPUTES = true;
@@ -83,11 +84,14 @@ struct Backward : Rows<4, 2, 0, BackwardValues, Backward1, Backward2> {
   static constexpr unsigned FEATURES = 2;
   static constexpr unsigned OF_ROW = 1;
 };
+FUSEGEN_INDEX(Backward)
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(weighted_nll)
+FUSEGEN_TOTAL(weighted_nll)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"
+#include "row_index.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : Rows<3, 1, 0, ForwardValues, Forward1, Forward2> {
@@ -97,6 +101,7 @@ struct Forward : Rows<3, 1, 0, ForwardValues, Forward1, Forward2> {
   static constexpr unsigned INDICES = 4;
   static constexpr bool ONCE_A_ROW = true;
 };
+FUSEGEN_INDEX(Forward)
 struct Backward : Rows<4, 2, 0, BackwardValues, Backward1, Backward2> {
   FUSEGEN_VALUES()
   static constexpr bool RECOMPUTES = true;
@@ -105,6 +110,7 @@ struct Backward : Rows<4, 2, 0, BackwardValues, Backward1, Backward2> {
   static constexpr unsigned FEATURES = 2;
   static constexpr unsigned OF_ROW = 1;
 };
+FUSEGEN_INDEX(Backward)
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(weighted_nll)
 """
@@ -126,8 +132,10 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def _weighted_nll(log_probs: Tensor, weight: Tensor, target: Tensor, reduction: str = "mean", *,
-    out: "Tensor | None" = None) -> Tensor:
+def weighted_nll(
+    log_probs: Tensor, weight: Tensor, target: Tensor, reduction: str = "mean", ignore_index: int = -100, *,
+    out: "Tensor | None" = None,
+) -> Tensor:
     """y = -constant[target] · log_probs[target],  constant = detach(weight)
 
     Shape: log_probs whose rows are the last dimension; the others broadcast to it. The result is the mean of the values
@@ -138,17 +146,8 @@ def _weighted_nll(log_probs: Tensor, weight: Tensor, target: Tensor, reduction: 
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None:
-        return KERNELS.write(out, log_probs, weight, target, reduction)
-    return KERNELS.run(log_probs, weight, target, reduction)
-
-
-def weighted_nll(
-    log_probs: Tensor, weight: Tensor, target: Tensor, reduction: str = "mean", ignore_index: int = -100, *,
-    out: "Tensor | None" = None,
-) -> Tensor:
-    """y = -constant[target] · log_probs[target],  constant = detach(weight)"""
-    return _weighted_nll(log_probs, weight, KERNELS.index("target", target, log_probs, ignore_index), reduction,
-        out=out)
+        return KERNELS.write(out, log_probs, weight, target, reduction, ignore_index)
+    return KERNELS.run(log_probs, weight, target, reduction, ignore_index)
 
 
 class WeightedNll(nn.Module):
@@ -163,10 +162,8 @@ class WeightedNll(nn.Module):
 
     def forward(self, log_probs: Tensor, weight: Tensor, target: Tensor) -> Tensor:
         if log_probs.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.weighted_nll.weighted_nll_cuda(log_probs, weight,
-                KERNELS.index("target", target, log_probs, self.ignore_index), self.reduction)
-        return self.weighted_nll.weighted_nll_cpu(log_probs, weight,
-            KERNELS.index("target", target, log_probs, self.ignore_index), self.reduction)
+            return self.weighted_nll.weighted_nll_cuda(log_probs, weight, target, self.reduction, self.ignore_index)
+        return self.weighted_nll.weighted_nll_cpu(log_probs, weight, target, self.reduction, self.ignore_index)
 
     def extra_repr(self) -> str:
         return f"reduction={self.reduction}, ignore_index={self.ignore_index}"

@@ -73,7 +73,7 @@ HOST_DEVICE double cross_entropy_backward3_row(double row_sum) {
 template <typename M>
 HOST_DEVICE M cross_entropy_backward4(M grad, M logits, M target, OfRow<M> row_amax, OfRow<M> count, OfRow<M> of_row) {
   const M t3 = exp_below(logits - row_amax);
-  return count <= M(0) ? M(0) : target != M(0) ? grad * of_row * t3 - grad : grad * of_row * t3;
+  return M(count) <= M(0) ? M(0) : target != M(0) ? grad * of_row * t3 - grad : grad * of_row * t3;
 }
 // The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double count, row_amax, row_sum, of_row; };
@@ -97,6 +97,7 @@ struct Backward3 : Reduces<BackwardValues, READS<1>, Added> {
 };
 struct Backward4 : Stores<BackwardValues, READS<0, 1, 2>, 1> {
   static constexpr bool CANCELS = true;
+  static constexpr bool WATCHES = true;
   FUSEGEN_ELEMENT(out[0] = cross_entropy_backward4(in[0], in[1], in[2], p.row_amax, p.count, p.of_row))
 };
 """
@@ -104,6 +105,8 @@ CUDA_SOURCE = r"""
 #include "cuda/rows.cuh"
 #include "cuda/plain_double_39.cuh"
 #include "cuda/largest_and_terms.cuh"
+#include "cuda/watched_conditions.cuh"
+#include "cuda/row_total.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
@@ -115,6 +118,7 @@ struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, LargestAndSum<Forward2, 
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
 };
+FUSEGEN_INDEX(Forward)
 struct Backward : Rows<3, 1, 0, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
   FUSEGEN_VALUES()
   static constexpr unsigned INDICES = 4;
@@ -122,12 +126,15 @@ struct Backward : Rows<3, 1, 0, BackwardValues, Backward1, Backward2, Backward3,
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
 };
+FUSEGEN_INDEX(Backward)
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(cross_entropy)
+FUSEGEN_TOTAL(cross_entropy)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"
 #include "cpu/exp_below.h"
+#include "row_index.h"
 #include "cpu/logarithm.h"
 #include "cpu/selections.h"
 namespace fusegen { namespace {
@@ -137,11 +144,13 @@ struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, Forward2, Forward3, Forw
   static constexpr unsigned INDICES = 2;
   static constexpr bool ONCE_A_ROW = true;
 };
+FUSEGEN_INDEX(Forward)
 struct Backward : Rows<3, 1, 0, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
   FUSEGEN_VALUES()
   static constexpr unsigned INDICES = 4;
   static constexpr unsigned OF_ROW = 1;
 };
+FUSEGEN_INDEX(Backward)
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(cross_entropy)
 """
@@ -164,7 +173,9 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def _cross_entropy(logits: Tensor, target: Tensor, reduction: str = "mean", *, out: "Tensor | None" = None) -> Tensor:
+def cross_entropy(
+    logits: Tensor, target: Tensor, reduction: str = "mean", ignore_index: int = -100, *, out: "Tensor | None" = None,
+) -> Tensor:
     """y = log(sum(exp(logits - largest))) + (largest - logits[target]) if count > 0 else 0,  largest =
     detach(amax(logits)),  count = sum(1 if target else 0)
 
@@ -176,16 +187,8 @@ def _cross_entropy(logits: Tensor, target: Tensor, reduction: str = "mean", *, o
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None:
-        return KERNELS.write(out, logits, target, reduction)
-    return KERNELS.run(logits, target, reduction)
-
-
-def cross_entropy(
-    logits: Tensor, target: Tensor, reduction: str = "mean", ignore_index: int = -100, *, out: "Tensor | None" = None,
-) -> Tensor:
-    """y = log(sum(exp(logits - largest))) + (largest - logits[target]) if count > 0 else 0,  largest =
-    detach(amax(logits)),  count = sum(1 if target else 0)"""
-    return _cross_entropy(logits, KERNELS.index("target", target, logits, ignore_index), reduction, out=out)
+        return KERNELS.write(out, logits, target, reduction, ignore_index)
+    return KERNELS.run(logits, target, reduction, ignore_index)
 
 
 class CrossEntropy(nn.Module):
@@ -200,10 +203,8 @@ class CrossEntropy(nn.Module):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         if logits.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.cross_entropy.cross_entropy_cuda(logits,
-                KERNELS.index("target", target, logits, self.ignore_index), self.reduction)
-        return self.cross_entropy.cross_entropy_cpu(logits, KERNELS.index("target", target, logits, self.ignore_index),
-            self.reduction)
+            return self.cross_entropy.cross_entropy_cuda(logits, target, self.reduction, self.ignore_index)
+        return self.cross_entropy.cross_entropy_cpu(logits, target, self.reduction, self.ignore_index)
 
     def extra_repr(self) -> str:
         return f"reduction={self.reduction}, ignore_index={self.ignore_index}"

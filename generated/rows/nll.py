@@ -49,7 +49,7 @@ struct Backward1 : Stores<BackwardValues, READS<0, 2>, 1> {
 };
 """
 CUDA_SOURCE = r"""
-#include "cuda/rows.cuh"
+#include "cuda/row_total.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, Forward2> {
@@ -58,17 +58,21 @@ struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, Forward2> {
   static constexpr unsigned INDICES = 2;
   static constexpr bool ONCE_A_ROW = true;
 };
+FUSEGEN_INDEX(Forward)
 struct Backward : Rows<3, 1, 0, BackwardValues, Backward1> {
   FUSEGEN_VALUES()
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned INDICES = 4;
   static constexpr unsigned OF_ROW = 1;
 };
+FUSEGEN_INDEX(Backward)
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(nll)
+FUSEGEN_TOTAL(nll)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"
+#include "row_index.h"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, Forward2> {
@@ -77,12 +81,14 @@ struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, Forward2> {
   static constexpr unsigned INDICES = 2;
   static constexpr bool ONCE_A_ROW = true;
 };
+FUSEGEN_INDEX(Forward)
 struct Backward : Rows<3, 1, 0, BackwardValues, Backward1> {
   FUSEGEN_VALUES()
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned INDICES = 4;
   static constexpr unsigned OF_ROW = 1;
 };
+FUSEGEN_INDEX(Backward)
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(nll)
 """
@@ -102,7 +108,10 @@ KERNELS = Rows(
 
 
 @KERNELS.function
-def _nll(log_probs: Tensor, target: Tensor, reduction: str = "mean", *, out: "Tensor | None" = None) -> Tensor:
+def nll(
+    log_probs: Tensor, target: Tensor, reduction: str = "mean", ignore_index: int = -100, *,
+    out: "Tensor | None" = None,
+) -> Tensor:
     """y = -log_probs[target]
 
     Shape: log_probs whose rows are the last dimension; the others broadcast to it. The result is the mean of the values
@@ -113,16 +122,8 @@ def _nll(log_probs: Tensor, target: Tensor, reduction: str = "mean", *, out: "Te
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
     if out is not None:
-        return KERNELS.write(out, log_probs, target, reduction)
-    return KERNELS.run(log_probs, target, reduction)
-
-
-def nll(
-    log_probs: Tensor, target: Tensor, reduction: str = "mean", ignore_index: int = -100, *,
-    out: "Tensor | None" = None,
-) -> Tensor:
-    """y = -log_probs[target]"""
-    return _nll(log_probs, KERNELS.index("target", target, log_probs, ignore_index), reduction, out=out)
+        return KERNELS.write(out, log_probs, target, reduction, ignore_index)
+    return KERNELS.run(log_probs, target, reduction, ignore_index)
 
 
 class Nll(nn.Module):
@@ -137,10 +138,8 @@ class Nll(nn.Module):
 
     def forward(self, log_probs: Tensor, target: Tensor) -> Tensor:
         if log_probs.is_cuda is True:  # False for a Proxy of torch.fx
-            return self.nll.nll_cuda(log_probs, KERNELS.index("target", target, log_probs, self.ignore_index),
-                self.reduction)
-        return self.nll.nll_cpu(log_probs, KERNELS.index("target", target, log_probs, self.ignore_index),
-            self.reduction)
+            return self.nll.nll_cuda(log_probs, target, self.reduction, self.ignore_index)
+        return self.nll.nll_cpu(log_probs, target, self.reduction, self.ignore_index)
 
     def extra_repr(self) -> str:
         return f"reduction={self.reduction}, ignore_index={self.ignore_index}"

@@ -50,13 +50,14 @@ def last_arguments(spec: Spec) -> dict[str, str]:
     found = chosen(spec)
     if spec.reduction != "none":
         found["reduction"] = f'reduction: str = "{spec.reduction}"'
+    if reduces_index(spec):
+        found["ignore_index"] = "ignore_index: int = -100"  # which index picks nothing
     return found
 
 
-def ignored(spec: Spec) -> dict[str, str]:
-    """Return the argument that says which index picks nothing, of losses: its parameter by its name."""
-    is_loss = bool(spec.indices) and spec.reduction != "none"
-    return {"ignore_index": "ignore_index: int = -100"} if is_loss else {}
+def reduces_index(spec: Spec) -> bool:
+    """Return True if the values of rows with an index are reduced, as in losses of classes."""
+    return bool(spec.indices) and spec.reduction != "none"
 
 
 def optional(name: str) -> str:
@@ -84,19 +85,15 @@ def function_name(spec: Spec) -> str:
     return f"_{spec.name}" if spec.is_prepared else spec.name
 
 
-def prepared(of: Input, spec: Spec, owner: str = "", keeper: str = "") -> str:
-    """Return the argument of the kernel for a tensor, whose name stands behind that of its owner.
-
-    Names of other arguments stand behind that of their keeper.
-    """
+def prepared(of: Input, spec: Spec, owner: str = "") -> str:
+    """Return the argument of the kernel for a tensor, whose name stands behind that of its owner."""
     view = f"{owner}{paths(spec).get(of.name, of.name) if owner else of.name}"
     if of.unsqueeze is not None:
         view += f".unsqueeze({of.unsqueeze})"
     if of.along is not None:
         return f'KERNELS.along("{of.name}", {view}, {spec.inputs[0].name}, {of.along})'
     if of.index is not None:
-        others = [f"{keeper}{name}" for name in ignored(spec)]
-        return f'KERNELS.index("{of.name}", {", ".join([view, of.index, *others])})'
+        return view if reduces_index(spec) else f'KERNELS.index("{of.name}", {view}, {of.index})'
     if not of.is_mask:
         return view
     others = [each.name for each in spec.inputs if not each.is_mask]

@@ -11,7 +11,6 @@ from fusegen.codegen.render.forward_arguments import (
     drawn_lines,
     example,
     function_name,
-    ignored,
     kernel_scalars,
     keyword_scalars,
     last_arguments,
@@ -127,7 +126,7 @@ def model(spec: Spec, forms: Iterable[Form]) -> Context:
 
 def _arguments(spec: Spec) -> list[str]:
     owners = dict.fromkeys(local_names(spec), "")
-    tensors = [prepared(each, spec, owners.get(each.name, "self."), "self.") for each in spec.tensors]
+    tensors = [prepared(each, spec, owners.get(each.name, "self.")) for each in spec.tensors]
     numbers = [number.name for number in spec.numbers]
     scalars = [*(each.name for each in kernel_scalars(spec)), *last_arguments(spec)]
     return [*tensors, *numbers, *(place(spec, name) for name in scalars)]
@@ -136,8 +135,7 @@ def _arguments(spec: Spec) -> list[str]:
 def _constructor(spec: Spec) -> list[str]:
     """Return the arguments of the constructor, of which `init` has the numbers that calls have last."""
     own = defaults(param for param in spec.params if param.position is None and not param.path)
-    behind = {**last_arguments(spec), **ignored(spec)}
-    kept = [text for name, text in behind.items() if name not in chosen(spec)]
+    kept = [text for name, text in last_arguments(spec).items() if name not in chosen(spec)]
     return [*constructor_text.arguments(spec), *own, *kept, *options(spec)]
 
 
@@ -170,7 +168,6 @@ def _kept(spec: Spec) -> list[str]:
         *(_kept(spec.front) if spec.front else ()),
         *(scalar.name for scalar in keyword_scalars(spec) if not scalar.path),
         *last_arguments(spec),
-        *ignored(spec),
         *words,
     ]
     return [*dict.fromkeys(names)]

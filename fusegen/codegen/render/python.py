@@ -9,7 +9,6 @@ from typing import Any
 from fusegen.codegen.render.forward_arguments import (
     TRAINING,
     argument,
-    ignored,
     kernel_scalars,
     keyword_scalars,
     last_arguments,
@@ -67,7 +66,7 @@ def function(spec: Spec, rounding: str) -> Context:
     given = [*defaults(keyword_scalars(spec)), *options(spec), *training(spec), *last]
     own = tensors[: len(tensors) - len(spec.dropouts)]
     return {
-        **views(spec, listed([*own, *numbers, *given, *ignored(spec).values(), *further])),
+        **views(spec, listed([*own, *numbers, *given, *further])),
         "function_parameters": listed([*tensors, *numbers, *parameters, *further]),
         **_optional_arguments(spec),
         "doc": _doc(spec, rounding),
@@ -81,7 +80,7 @@ def result_type(spec: Spec) -> str:
 
 def _has_alias(spec: Spec) -> bool:
     names = (*input_names(spec), *param_names(spec))
-    return "input" not in names and not spec.numbers and not spec.is_prepared
+    return "input" not in names and not (spec.numbers or spec.is_prepared or spec.indices)
 
 
 def _optional_arguments(spec: Spec) -> dict[str, list[str]]:

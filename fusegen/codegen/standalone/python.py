@@ -80,6 +80,7 @@ class _Without(ast.NodeTransformer):
         return node
 
     halves: frozenset[str] = frozenset()
+    index = ""  # the tensor that picks elements, whose call has last the integer that it ignores
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         """Leave out what the runtime alone reads."""
@@ -113,6 +114,8 @@ class _Without(ast.NodeTransformer):
         if called in (f"self.{self.name}.{self.name}_cpu", "KERNELS.run", "KERNELS.call"):
             node.func = ast.Name("kernels" if called.startswith("KERNELS") else self.function)
             node.args = [a for a in node.args if ast.unparse(a) != "self.inplace"]
+            if called == "KERNELS.run" and self.index:
+                node.args = _indexed(node.args, self.index)
         elif called in ("KERNELS.along", "KERNELS.mask"):
             node.func, node.args = ast.Name(called.removeprefix("KERNELS.")), node.args[1:]
         elif called == "KERNELS.index":
@@ -123,6 +126,13 @@ class _Without(ast.NodeTransformer):
             node.func, node.args = node.args[0], node.args[1:]
         node.keywords = [k for k in node.keywords if k.arg not in GIVEN_UP]
         return node
+
+
+def _indexed(arguments: list[ast.expr], index: str) -> list[ast.expr]:
+    """Return the arguments of a loss of classes, whose index is as the kernels of a file take it."""
+    *given, ignored = arguments
+    read = ast.Call(ast.Name("indexed"), [ast.Name(index), given[0], ignored], [])
+    return [read if ast.unparse(each) == index else each for each in given]
 
 
 def functions(module: Module) -> list[str]:
@@ -137,6 +147,8 @@ def _without(node: ast.FunctionDef | ast.ClassDef, module: Module, main: str) ->
     without = _Without(module.name, main)
     halves = re.findall(r"if (\w+) is None:\n +return (?:KERNELS\.halves|\w+\(\w+, dim)", ast.unparse(node))
     without.halves = frozenset(halves)
+    if "indices" in module.given and "ignore_index" in ast.unparse(node):
+        without.index = [name for name, kind in module.signature("forward").items() if kind == "Tensor"][-1]
     node.decorator_list = []
     if isinstance(node, ast.FunctionDef):
         node.body[0] = ast.Expr(ast.Constant((ast.get_docstring(node) or "").partition("\n")[0]))

@@ -34,8 +34,10 @@ CALLED = re.compile(r"\bKERNELS\.(\w+)")
 BOTH_IN_ONE = re.compile(r"LargestAndSum<(\w+), (\w+), &[\w:]+>")
 DECISIONS = re.compile(
     r"  static constexpr \w+ (?:RECOMPUTES|OF_FEATURES|OF_ROW|EXACT|BOUNDED|CANCELS|WATCHES|APART) = \w+;\n"
-    r"|  using Math16 = \w+;\n|  FUSEGEN_MADE\((?:[^()]|\([^()]*\))*\)\n"
-)  # of the runtime's kernels: how they hold and round elements
+    r"|  using Math16 = \w+;\n|FUSEGEN_(?:INDEX|TOTAL)\(\w+\)\n"
+    r'|#include "(?:row_index\.h|cuda/row_total\.cuh|cuda/watched_conditions\.cuh)"\n'
+    r"|  FUSEGEN_MADE\((?:[^()]|\([^()]*\))*\)\n"
+)  # of the runtime's kernels: how they hold and round elements, and read an index
 HEADERS = {
     '"cuda/rows.cuh"': '"cuda/math.cuh"',
     '"cpu/rows.h"': '"cpu/math.h"',

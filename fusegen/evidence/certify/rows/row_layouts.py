@@ -78,7 +78,7 @@ def reference(spec: Spec, over: int, numbers: dict[str, float]) -> Function:
         if spec.over and spec.over.groups:
             known[spec.over.groups] = 1
         known |= {each.name: known[each.name].flatten() for each in spec.tensors if each.along is not None}
-        known |= {each.name: _integers(known[each.name]) for each in spec.indices}
+        known |= {each.name: known[each.name].long().flatten() for each in spec.indices}
         known |= {"reduction": "none"} if spec.reduction != "none" else {}
         try:
             names = set(inspect.signature(found).parameters)
@@ -88,8 +88,3 @@ def reference(spec: Spec, over: int, numbers: dict[str, float]) -> Function:
         return result.mean(-1) if spec.over and spec.over.is_part else result  # as kernels do of each part
 
     return called
-
-
-def _integers(index: Tensor) -> Tensor:
-    """Return an index as PyTorch's functions take it, which ignore -100."""
-    return torch.where(index < 0, -100, index.long()).flatten()

@@ -24,6 +24,7 @@ from fusegen.evidence.certify.rows.row_layouts import apart, dropping, reference
 
 Column = tuple[Tensor, Tensor, Tensor]
 APART = 2.0**-40  # of the largest result, in float64
+IGNORED = -100  # an index that picks no element
 CHANNELS = 24  # of a group, of which its length has divisors
 
 
@@ -75,10 +76,9 @@ class RowSubject(Subject):
     def drawn(self, name: str, shape: tuple[int, ...], generator: Generator) -> Tensor:
         """Return a tensor besides the first one, for rows of a shape: in float64, normal, or integers."""
         if name in self.indices:
-            found = torch.randint(
-                shape[-1], (shape[0], *[1] * (len(shape) - 1)), generator=generator
-            ).double()
-            found[3:4] = -1  # a row that is ignored
+            of_rows = (shape[0], *[1] * (len(shape) - 1))
+            found = torch.randint(shape[-1], of_rows, generator=generator)
+            found[3:4] = IGNORED
             return found
         if name in self.of_row:
             return normal((shape[0], 1), generator, torch.float64)

@@ -117,9 +117,9 @@ auto new_node() {
   else return std::shared_ptr<NODE>(new NODE, [](auto* node) { deleteNode(node); });
 }
 
-// Records that a result is FUNCTION of some tensors, for whose gradients these are saved, or the result is.
+// Records that a result is FUNCTION of some tensors, for whose gradients these are saved, or the result is; and others.
 template <class FUNCTION>
-void record(const Tensor& result, at::TensorList tensors, Recorded&& of) {
+void record(const Tensor& result, at::TensorList tensors, Recorded&& of, at::TensorList others = {}) {
   auto node = new_node<Node<FUNCTION>>();
   torch::autograd::edge_list edges;
   edges.reserve(tensors.size());
@@ -131,6 +131,7 @@ void record(const Tensor& result, at::TensorList tensors, Recorded&& of) {
   if (saves_output) node->saved.emplace_back(result, true);
   else
     for (const Tensor& t : tensors) node->saved.emplace_back(t, false);
+  for (const Tensor& t : others) node->saved.emplace_back(t, false);
 }
 
 // The gradients of a call by the kernel, of the incoming one, or by Python where autograd records these, too.

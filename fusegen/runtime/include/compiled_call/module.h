@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "compiled_call/loss.h"
+#include "compiled_call/row_loss.h"
 
 namespace fusegen {
 namespace {
@@ -74,6 +75,34 @@ PyObject* called_loss(PyObject* self, PyObject* const* given, size_t flags, PyOb
   END_HANDLE_TH_ERRORS
 }
 
+Tensor result_of_row_loss(const Call& call, Arguments& of, const Tensor& index, const std::string& reduction) {
+  begin(call, of);
+  WithoutInterpreter released;
+  const auto made = reduced_rows(call, of.tensors, index, of.scalars, reduction);
+  if (of.are_graded)
+    record<GradedRowLoss>(made.result, of.tensors, {&call, std::move(of.scalars), reduction}, {index, made.divisor});
+  return made.result;
+}
+
+// The same of a loss of classes: behind the tensors and the scalars may stand a reduction and the index to ignore.
+PyObject* called_row_loss(PyObject* self, PyObject* const* given, size_t flags, PyObject* names) {
+  HANDLE_TH_ERRORS
+  const auto& own = *reinterpret_cast<const Callable*>(self);
+  const size_t count = names == nullptr ? PyVectorcall_NARGS(flags) : 0, place = own.call->tensors;
+  const size_t least = place + 1 + own.call->scalars;
+  if (const Words words(*own.call, given, count, least); words.are_usual && is_of_pytorch(given[place])) {
+    c10::SmallVector<PyObject*, 8> others(given, given + place);
+    others.append(given + place + 1, given + least);
+    Arguments arguments(*own.call, others.data(), others.size());
+    Tensor index;
+    if (arguments.are_usual)
+      index = index_of(*own.call, arguments.tensors[0], THPVariable_Unpack(given[place]), words.ignored);
+    if (index.defined()) return THPVariable_Wrap(result_of_row_loss(*own.call, arguments, index, words.reduction));
+  }
+  return PyObject_Vectorcall(own.python, given, flags, names);
+  END_HANDLE_TH_ERRORS
+}
+
 PyTypeObject* callable_type() {
   static PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Callable, vectorcall), READONLY, ""},
                                   {"python", T_OBJECT_EX, offsetof(Callable, python), READONLY, ""},
@@ -99,7 +128,7 @@ PyTypeObject* callable_type() {
 PyObject* new_callable(const Call* call, PyObject* python) {
   auto* made = PyObject_New(Callable, callable_type());
   if (made == nullptr) return nullptr;
-  made->vectorcall = call->parts ? called_loss : called;
+  made->vectorcall = call->reduced ? called_row_loss : call->parts ? called_loss : called;
   made->call = call;
   made->python = python;
   for (PyObject* const held : {python, reinterpret_cast<PyObject*>(made)}) Py_INCREF(held);
@@ -121,24 +150,26 @@ PyObject* shown_as(PyObject*, PyObject* function) {
 }
 
 // compiled_call(forward, backward, python, recorded, begin, tensors, scalars, dtypes, most, saves_output, widens,
-// (shortest, parts), the numbers of RowShapes or nothing)
+// (shortest, parts), the numbers of RowShapes or nothing, the operator and the reduction of a loss of classes or
+// nothing)
 PyObject* compiled_call(PyObject*, PyObject* arguments) {
   HANDLE_TH_ERRORS
-  const char *forward, *backward;
+  const char *forward, *backward, *reduced = nullptr, *reduction = "";
   PyObject *python, *recorded, *begin, *dtypes;
   long long tensors, scalars, most, shortest, parts;
   int saves_output, widens;
   RowShapes rows{};
-  if (!PyArg_ParseTuple(arguments, "ssOOOLLO!Lpp(LL)|(LLpppp)", &forward, &backward, &python, &recorded, &begin,
+  if (!PyArg_ParseTuple(arguments, "ssOOOLLO!Lpp(LL)|(LLpppp)(ss)", &forward, &backward, &python, &recorded, &begin,
                         &tensors, &scalars, &PyTuple_Type, &dtypes, &most, &saves_output, &widens, &shortest, &parts,
                         &rows.first, &rows.features, &rows.is_checked, &rows.has_one_row, &rows.has_dimensions,
-                        &rows.has_elements))
+                        &rows.has_elements, &reduced, &reduction))
     return nullptr;
   auto& known = c10::Dispatcher::singleton();
   const auto of_forward = known.findSchemaOrThrow(forward, ""), of_backward = known.findSchemaOrThrow(backward, "");
   auto* call = new Call{of_forward,      of_backward, recorded,           begin,        size_t(tensors),
                         size_t(scalars), 0,           most,               bool(saves_output), bool(widens),
-                        shortest,        parts,       rows};  // for ever
+                        shortest,        parts,       rows,               {},           reduction};  // for ever
+  if (reduced) call->reduced = known.findSchemaOrThrow(reduced, "");
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(dtypes); ++k)
     call->dtypes |= 1ull << int(reinterpret_cast<THPDtype*>(PyTuple_GET_ITEM(dtypes, k))->scalar_type);
   for (PyObject* const held : {recorded, begin}) Py_INCREF(held);

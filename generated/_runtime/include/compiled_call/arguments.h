@@ -51,6 +51,8 @@ struct Call {
   bool widens;        // 16 bits on a GPU, under autocast
   int64_t shortest, parts;  // elements of a part of a loss of whole tensors, and parts at most; else 0
   RowShapes rows;
+  std::optional<c10::OperatorHandle> reduced;  // of a loss of classes, whose index stands behind the tensors
+  std::string reduction;                       // that it has where a call says none
   mutable bool begun = false;  // whether a gradient was recorded
 };
 
@@ -77,9 +79,13 @@ bool is_scalar(PyObject* given, double* scalar) {
   return false;
 }
 
-bool is_tensor(PyObject* given, const Call& call, const c10::TensorImpl* first) {
+bool is_of_pytorch(PyObject* given) {
   const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(given));
-  if (type != THPVariableClass && type != ParameterClass) return false;
+  return type == THPVariableClass || type == ParameterClass;
+}
+
+bool is_tensor(PyObject* given, const Call& call, const c10::TensorImpl* first) {
+  if (!is_of_pytorch(given)) return false;
   const Tensor& t = THPVariable_Unpack(given);
   const auto dtype = t.scalar_type();
   if (!is_plain(t) || !(call.dtypes >> int(dtype) & 1)) return false;

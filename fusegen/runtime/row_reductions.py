@@ -1,0 +1,166 @@
+"""The reduction of the values of rows that a call asks for: their mean, their sum, or none.
+
+Of plain tensors with an index one operator computes the values and their reduction, whose order the
+number of rows decides, and the gradient is the kernel's; else PyTorch's operations reduce the values.
+"""
+
+import functools
+from typing import Any, Callable, List, Sequence, Tuple
+
+import torch
+
+from .calls import PLAIN, differentiable, forward_ad, is_batch, traced, transformed
+from .checks import check
+from .common import widened
+from .compiled_call import in_front_of_index
+from .indices import IGNORED
+from .row_operands import taken
+from .shared import listed
+
+COUNTED = -1.0  # in place of a divisor that the index decides
+
+
+def check_reduction(module: str, reduction: Any) -> None:
+    """Refuse a word that is no reduction, as PyTorch's losses do."""
+    known = reduction in ("none", "mean", "sum", "batchmean")
+    check(known, module, f"{reduction} is not a valid value for reduction", ValueError)
+
+
+def of_all_rows(kernels: Any, function: "Callable[..., Any]", *given: Any) -> Any:
+    """Return a reduction, the last argument, of the values that a function gives of rows.
+
+    They are added in float64, in an order that they decide.
+    """
+    *arguments, reduction = given
+    check_reduction(kernels.name, reduction)
+    values = function(*arguments)
+    if reduction == "none":
+        return values
+    total = values.sum(dtype=torch.float64)
+    if reduction == "batchmean":
+        total = total / values.shape[:1].numel()
+    if reduction == "mean":
+        count = values.numel()
+        if kernels.signature.indices:  # of the rows that are not ignored
+            picked = arguments[kernels.inputs - 1].reshape(-1)
+            weights = arguments[kernels.divisor]
+            count = _picked(weights, picked) if kernels.divisor else (picked != IGNORED).sum()
+        total = total / count
+    return total.to(values.dtype)
+
+
+def _picked(weights: Any, index: Any) -> Any:
+    """Return the sum of the weights that an index picks, in float64."""
+    found = weights.detach().reshape(-1)[index.clamp(min=0)].to(torch.float64)
+    return torch.where(index != IGNORED, found, 0.0).sum()
+
+
+def with_index(kernels: Any) -> "Callable[..., Any]":
+    """Return the call of a loss of classes: of tensors, scalars, a reduction, and the index to ignore."""
+    return in_front_of_index(kernels, in_python(kernels), functools.partial(recorded, kernels))
+
+
+def in_python(kernels: Any) -> "Callable[..., Any]":
+    """Return the same without a call in C++ in front."""
+    function = _graded(kernels)
+    count, defaults = kernels.inputs + kernels.signature.params, (kernels.reduction, IGNORED)
+
+    def run(*arguments: Any) -> Any:
+        given, words = arguments[:count], arguments[count:]
+        reduction, ignored = words + defaults[len(words) :]
+        (*tensors, index), scalars = given[: kernels.inputs], given[kernels.inputs :]
+        index = kernels.index(kernels.signature.tensors[-1], index, tensors[0], ignored)
+        check_reduction(kernels.name, reduction)
+        if reduction == "none" or not _are_plain(kernels, (*tensors, index)):
+            return of_all_rows(kernels, kernels.of_rows, *tensors, index, *scalars, reduction)
+        whole = taken(kernels, (*tensors, index))
+        if not differentiable(*tensors):
+            return kernels.forward_reduced(*whole, *scalars, known_divisor(reduction, whole[-1]))[0]
+        kernels.graded(*whole)  # which has both passes built
+        return function.apply(reduction, *whole, *scalars)
+
+    return run
+
+
+def known_divisor(reduction: str, index: Any) -> float:
+    """Return the number that the sum of the rows of an index is divided by."""
+    return {"sum": 1.0, "batchmean": float(index.shape[:1].numel())}.get(reduction, COUNTED)
+
+
+def _are_plain(kernels: Any, tensors: "Sequence[Any]") -> bool:
+    """Return True for a call whose reduction the operator computes, and its gradient the kernel."""
+    first = tensors[0]
+    for tensor in tensors:
+        if tensor.__class__ not in PLAIN or tensor.device != first.device or tensor.layout != torch.strided:
+            return False
+    if first.dtype not in kernels.dtypes or any(t.dtype != first.dtype for t in tensors[:-1]):
+        return False
+    if (
+        traced()
+        or transformed()
+        or forward_ad._current_level >= 0
+        or first.device.type not in ("cpu", "cuda")
+    ):
+        return False
+    return not (first.is_cuda and widened(first) is not first)
+
+
+def _graded(kernels: Any) -> Any:
+    """Return the operator of a reduction with its gradient."""
+    inputs, alike = kernels.inputs, kernels.alike
+
+    class Reduced(torch.autograd.Function):
+        """The reduction of the values of rows, with its gradient."""
+
+        @staticmethod
+        def forward(ctx: Any, reduction: str, *given: Any) -> Any:
+            tensors, scalars = given[:inputs], given[inputs:]
+            result, divisor = kernels.forward_reduced(*given, known_divisor(reduction, tensors[-1]))
+            ctx.save_for_backward(*tensors, divisor)
+            ctx.reduction, ctx.scalars = reduction, scalars
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            [grad], saved = grads, [*ctx.saved_tensors]
+            if torch.is_grad_enabled() or transformed() or is_batch(grad):
+                made = recorded(kernels, grad, saved, ctx.scalars, ctx.reduction)
+            else:
+                *tensors, divisor = saved
+                made = _by_kernel(kernels, (grad, divisor, ctx.reduction), tensors, ctx.scalars)
+            return (None, *made[:alike], *(None for _ in (*saved[alike:-1], *ctx.scalars)))
+
+    return Reduced
+
+
+def _by_kernel(
+    kernels: Any, of: "Tuple[Any, Any, str]", tensors: "List[Any]", scalars: "Sequence[float]"
+) -> "List[Any]":
+    """Return the gradients of tensors by the kernel.
+
+    Args:
+        kernels: of the module.
+        of: the incoming gradient, the divisor, and the reduction.
+        tensors: as the kernels take them.
+        scalars: these.
+    """
+    grad, divisor, reduction = of
+    if reduction != "sum":
+        grad = torch.div(grad, divisor, out=torch.empty_like(grad))  # in double
+    first = kernels.first_of_row(tensors[0].dim())
+    return [*listed(kernels.backward(grad.expand(tensors[0].shape[:first]), *tensors, *scalars))]
+
+
+def recorded(
+    kernels: Any, grad: Any, saved: "List[Any]", scalars: "Sequence[float]", reduction: str
+) -> "List[Any]":
+    """Return the gradients of tensors as autograd records them; an index and a divisor were saved, too."""
+    followed = torch.is_grad_enabled()
+    *tensors, index, _ = saved
+    laid = index[(..., *(None,) * (tensors[0].dim() - index.dim()))]  # C++ saves that of rows alone
+    with torch.enable_grad():
+        views = [t.view_as(t) for t in tensors]  # since one may be another one, or depend on it
+        value = of_all_rows(kernels, kernels.of_taken, *views, laid, *scalars, reduction)
+    wanted = [t for t in views if t.requires_grad]
+    found = iter(torch.autograd.grad(value, wanted, grad, create_graph=followed))
+    return [next(found) if t.requires_grad else None for t in views]
