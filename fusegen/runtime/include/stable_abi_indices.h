@@ -37,7 +37,7 @@ void boxed_reduced(StableIValue* stack, uint64_t, uint64_t) {
   RowOperands<IN, 1, PARAMS, DTYPES, false, Reduced::OUTPUT> of(stack);
   const char* error = LAUNCH(of.call);
   check(error == nullptr, error);
-  const int64_t room = 2 * MOST_BLOCKS, step = 1;
+  const int64_t room = 2 * MOST_TOTALS, step = 1;
   Tensor result = new_tensor(0, &room, &step, of.call.dtype, of.call.device);
   Tensor divisor = new_tensor(0, &room, &step, aoti_torch_dtype_float64(), of.call.device);
   to.result = const_cast<void*>(view_of(result).data);

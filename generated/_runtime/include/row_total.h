@@ -9,7 +9,7 @@ namespace fusegen {
 namespace {
 
 // On CUDA one block adds up to so many rows; of more, several blocks have at least a quarter of these each.
-constexpr int64_t MOST_OF_A_BLOCK = 16384, MOST_BLOCKS = 256;
+constexpr int64_t MOST_OF_A_BLOCK = 16384, MOST_TOTALS = 256;
 
 struct Reduction {
   void* result;      // of the dtype of the values

@@ -9,7 +9,7 @@ namespace {
 constexpr int TOTAL_THREADS = 512;
 
 inline int64_t blocks_of_total(int64_t rows) {
-  return rows <= MOST_OF_A_BLOCK ? 1 : std::min((rows - 1) / (MOST_OF_A_BLOCK / 4) + 1, MOST_BLOCKS);
+  return rows <= MOST_OF_A_BLOCK ? 1 : std::min((rows - 1) / (MOST_OF_A_BLOCK / 4) + 1, MOST_TOTALS);
 }
 
 // The total of what the threads of a block have, which thread 0 gets.
