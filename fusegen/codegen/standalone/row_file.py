@@ -15,25 +15,29 @@ from fusegen.codegen.standalone.items import Item, items
 from fusegen.codegen.standalone.needed import Library, Uses
 from fusegen.codegen.standalone.overloads import Overloads
 from fusegen.codegen.standalone.reading import Module
+from fusegen.codegen.standalone.row_dims import row_dims
 from fusegen.core.dtypes import ELEMENTS
 
 KEYWORDS = {  # of the registration of a module
     *("interface", "eager", "eager_gradient", "forward", "backward", "sources"),
-    *("over", "reduction", "features", "indices", "results", "keeps"),
+    *("over", "reduction", "features", "indices", "results", "keeps", "channels", "groups"),
 }
 TYPES = {"Reduces", "Picks", "Stores", "Rows"}  # what structs are derived from
-METHODS = {"function", "scalar", "with_options", "write", "run", "index", "without_bias"}  # of KERNELS
+METHODS = {  # of KERNELS
+    *("function", "scalar", "with_options", "write", "run", "index"),
+    *("along", "linear", "without_bias"),
+}
 OWN = frozenset(  # names of a file, which a module's functions and tensors must not have
     "torch ctypes nn Tensor Call Kernels LIBRARY TYPES NAME ctx made tensors divided are_sums results run "
-    "operator kernels indexed reduced values reduction plain alike known eager".split()
+    "operator kernels indexed reduced values reduction plain alike known eager groups of_groups".split()
 )
 REGISTERED = re.compile(r"^\w*KERNELS = (\w+)\(", re.MULTILINE)
-OVER = re.compile(r"^    over=-?\d+,", re.MULTILINE)
 STRUCT = re.compile(r"^struct \w+ : (\w+)<", re.MULTILINE)
 CALLED = re.compile(r"\bKERNELS\.(\w+)")
 BOTH_IN_ONE = re.compile(r"LargestAndSum<(\w+), (\w+), &[\w:]+>")
 DECISIONS = re.compile(
-    r"  static constexpr \w+ (?:RECOMPUTES|OF_FEATURES|OF_ROW|EXACT|BOUNDED|CANCELS|WATCHES|APART) = \w+;\n"
+    r"  static constexpr \w+ "
+    r"(?:RECOMPUTES|OF_FEATURES|BY_CHANNEL|OF_ROW|EXACT|BOUNDED|CANCELS|WATCHES|APART) = \w+;\n"
     r"|  using Math16 = \w+;\n|  FUSEGEN_MADE\((?:[^()]|\([^()]*\))*\)\n"
 )  # of the runtime's kernels: how they hold and round elements
 HEADERS = {
@@ -41,6 +45,7 @@ HEADERS = {
     '"cpu/rows.h"': '"cpu/math.h"',
     '"cuda/largest_and_terms.cuh"': '"cuda/exp_below.cuh"',
 }
+SUMS = re.compile(r"  static constexpr unsigned FEATURES = \d+;\n")
 MATH = re.compile(r"using Math = (\w+);")
 STATEMENTS = re.compile(r"^  FUSEGEN_ROW\((?:[^()]|\([^()]*\))*\)$", re.MULTILINE)
 MACRO = re.compile(r"FUSEGEN_(ELEMENT|ROW|VALUES)\(")
@@ -56,7 +61,7 @@ GIVEN_UP = (
 
 def is_light(module: str) -> bool:
     """Return True if a module of rows has a file of its own kernels, not of the runtime."""
-    if REGISTERED.findall(module) != ["Rows"] or not OVER.search(module):
+    if REGISTERED.findall(module) != ["Rows"]:
         return False
     structs, called = set(STRUCT.findall(module)), set(CALLED.findall(module))
     if not structs <= TYPES or not called <= METHODS or "struct Backward " not in module:
@@ -67,12 +72,17 @@ def is_light(module: str) -> bool:
         tensors == _tensors(read, "forward") and read.counts()["Backward"][1] == len(tensors) - indices
     )
     is_known = set(read.given) <= KEYWORDS and not (indices and "features" in read.given)
-    return is_known and has_all and OWN.isdisjoint({read.name, *read.signature("forward")})
+    dims = row_dims(read)
+    others = {"indices"} if dims.groups is None else {"indices", "reduction", "results"}
+    fits = not dims.is_split or others.isdisjoint(read.given)
+    return is_known and has_all and fits and OWN.isdisjoint({read.name, *read.signature("forward")})
 
 
 def file(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
     """Return the standalone file of a module's text beside a runtime, for some dtypes."""
-    module = Module(_prepared(module_text))
+    text_of_rows = _prepared(module_text)
+    is_split = row_dims(Module(module_text)).is_split
+    module = Module(SUMS.sub("", text_of_rows) if is_split else text_of_rows)
     context = _context(module, [d for d in ELEMENTS if d in dtypes])
     kernels = fill("standalone/rows/kernels.py.j2", context).rstrip("\n")
     return text.filled_in(context | {"kernels": kernels})
@@ -112,6 +122,8 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
     laid = layout.laid(**needed, decide=decide)
     heads = {f"{d}_head": text.head_lines(d, needed[d]) for d in text.FORMS}
     own = text.python_of(module, context["names"], context["scalar_names"])
+    if context["groups"]:
+        own["eager"] = own["eager"].replace("def eager(", "def of_groups(", 1)
     whole = own | context | laid | heads | text.head(module, laid, dtypes)
     named = own["functions"] + "reduced(" * context["is_loss"]
     return whole | {"given_up": GIVEN_UP, "helpers": python.helpers(named)}
@@ -122,7 +134,9 @@ def _facts(module: Module) -> dict[str, Any]:
     forward = module.signature("forward")
     names = [name for name, kind in forward.items() if kind == "Tensor"]
     scalars = [name for name, kind in forward.items() if kind == "float"]
-    indices, over = int("indices" in module.given), _number(module, "over", -1)
+    indices, dims = int("indices" in module.given), row_dims(module)
+    of_scalars = "".join(f", {name}" for name in scalars)
+    scalars += ["groups"] * (dims.groups is not None)
     keeps, once = "keeps" in module.given, "reduction" in module.given
     return {
         "name": module.name,
@@ -131,9 +145,11 @@ def _facts(module: Module) -> dict[str, Any]:
         "scalars": len(scalars),
         "tensors": max(sum(pair) for pair in module.counts().values()),
         "gradients": len(names) - indices,
-        "over": over,
-        "least_dim": -over if over < 0 else over + 1,
+        **dims.context(),
+        "of_scalars": of_scalars,
         "result": "rows + (1,) * len(row)" if keeps else "rows" if once else "rows + row",
+        "once": once,
+        "keeps": keeps,
         "drops": once and not keeps,
         "picks": bool(indices),
         "runs_once": once or bool(indices),
