@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from textwrap import wrap
 from typing import Any
 
 from fusegen.codegen.render.python import filled
@@ -10,6 +11,7 @@ from fusegen.codegen.standalone.functions import parts
 from fusegen.codegen.standalone.reading import Module
 
 WIDTH = 120  # of a line
+STRING = re.compile(r"( *)return f'(.*)'$")
 GIVEN_UP = ("inplace", "out", "input", "approximate")
 
 
@@ -70,7 +72,7 @@ class _Without(ast.NodeTransformer):
         pairs = [(a, node.defaults[i - first] if i >= first else None) for i, a in enumerate(node.args)]
         kept = [(a, d) for a, d in pairs if a.arg not in GIVEN_UP]
         tensors = [a for a, d in kept if d is None or ast.unparse(d) == "None"]
-        keep = {a.arg for a in tensors if a.arg in self.halves}
+        keep = {a.arg for a in tensors if a.arg in self.halves or a.arg not in self.tensors}
         node.args = [ast.arg(a.arg) for a, _ in kept]
         node.defaults = [
             d for a, d in kept if d is not None and (ast.unparse(d) != "None" or a.arg in keep)
@@ -80,6 +82,7 @@ class _Without(ast.NodeTransformer):
         return node
 
     halves: frozenset[str] = frozenset()
+    tensors: frozenset[str] = frozenset()
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         """Leave out what the runtime alone reads."""
@@ -89,6 +92,11 @@ class _Without(ast.NodeTransformer):
             return None
         scalar = re.match(r"KERNELS\.(?:scalar|number)\(", value)
         return ast.parse(f"{target} = float({target})").body[0] if scalar else self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        """Leave out the check of a constructor's numbers, which a call makes."""
+        is_check = ast.unparse(node.value).startswith("KERNELS.of(")
+        return None if is_check else self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> Any:
         """Leave out the choices of what is given up, and take the lines of halves and of NaN by eager."""
@@ -137,9 +145,11 @@ def _without(node: ast.FunctionDef | ast.ClassDef, module: Module, main: str) ->
     without = _Without(module.name, main)
     halves = re.findall(r"if (\w+) is None:\n +return (?:KERNELS\.halves|\w+\(\w+, dim)", ast.unparse(node))
     without.halves = frozenset(halves)
+    without.tensors = frozenset(n for n, kind in module.signature("forward").items() if kind == "Tensor")
     node.decorator_list = []
     if isinstance(node, ast.FunctionDef):
-        node.body[0] = ast.Expr(ast.Constant((ast.get_docstring(node) or "").partition("\n")[0]))
+        summary = (ast.get_docstring(node) or "").partition("\n\n")[0]
+        node.body[0] = ast.Expr(ast.Constant(" ".join(map(str.strip, summary.splitlines()))))
         node.returns = None
     else:
         node.body = [
@@ -167,7 +177,17 @@ def wrapped(line: str) -> Iterator[str]:
     """Yield a line, or several of one that is too long."""
     margin = line[: len(line) - len(line.lstrip())]
     opened = line.find("(") + 1
-    if len(line) <= WIDTH or not opened or line.lstrip().startswith(("'", '"', "#")):
+    if len(line) > WIDTH and (found := STRING.match(line)):
+        pieces = filled(parts(found[2], "{", "}"), WIDTH - 10 - len(margin))
+        yield f"{margin}return ("
+        yield from (f"{margin}    f'{piece} '" for piece in pieces[:-1])
+        yield f"{margin}    f'{pieces[-1][:-1]}'"
+        yield f"{margin})"
+        return
+    if line.lstrip().startswith('"'):
+        yield from wrap(line, WIDTH, subsequent_indent=margin) or [line]
+        return
+    if len(line) <= WIDTH or not opened or line.lstrip().startswith(("'", "#")):
         yield line
         return
     inside, closed, rest = line[opened:].rpartition(")")

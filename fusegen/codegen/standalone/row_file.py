@@ -2,18 +2,16 @@
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from textwrap import wrap
 from typing import Any
 
 from fusegen.codegen.render import fill
-from fusegen.codegen.standalone import layout, python, text
-from fusegen.codegen.standalone.calls import Calls
+from fusegen.codegen.standalone import python, text
 from fusegen.codegen.standalone.functions import parts
 from fusegen.codegen.standalone.instances import STORED
-from fusegen.codegen.standalone.items import Item, items
-from fusegen.codegen.standalone.needed import Library, Uses
-from fusegen.codegen.standalone.overloads import Overloads
+from fusegen.codegen.standalone.items import Item
+from fusegen.codegen.standalone.phases import Loops, Statements, Types
 from fusegen.codegen.standalone.reading import Module
 from fusegen.codegen.standalone.row_dims import row_dims
 from fusegen.core.dtypes import ELEMENTS
@@ -48,7 +46,6 @@ HEADERS = {
 SUMS = re.compile(r"  static constexpr unsigned FEATURES = \d+;\n")
 MATH = re.compile(r"using Math = (\w+);")
 STATEMENTS = re.compile(r"^  FUSEGEN_ROW\((?:[^()]|\([^()]*\))*\)$", re.MULTILINE)
-MACRO = re.compile(r"FUSEGEN_(ELEMENT|ROW|VALUES)\(")
 ONCE = ("array<double>", "double", "double")  # what is computed once a row
 VALUES = re.compile(r"struct BackwardValues \{ double ([^;]*);")
 BITS = re.compile(r"unsigned FEATURES = (\d+);")
@@ -112,19 +109,11 @@ def _tensors(module: Module, kernel: str) -> list[str]:
 
 def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
     context = _facts(module) | {"types": text.types_of(module, dtypes)}
-    found = {device: _needed(module, device, context) for device in text.FORMS}
-    needed = {device: uses for device, (uses, _) in found.items()}
-
-    def decide(item: Item, condition: str) -> bool | None:
-        values = {value for _, calls in found.values() for value in calls.decided(item, condition)}
-        return values.pop() if len(values) == 1 else None
-
-    laid = layout.laid(**needed, decide=decide)
-    heads = {f"{d}_head": text.head_lines(d, needed[d]) for d in text.FORMS}
+    laid = Loops("rows", _statements(context["types"])).laid(module, context)
     own = text.python_of(module, context["names"], context["scalar_names"])
     if context["groups"]:
         own["eager"] = own["eager"].replace("def eager(", "def of_groups(", 1)
-    whole = own | context | laid | heads | text.head(module, laid, dtypes)
+    whole = own | context | laid | text.head(module, laid, dtypes)
     named = own["functions"] + "reduced(" * context["is_loss"]
     return whole | {"given_up": GIVEN_UP, "helpers": python.helpers(named)}
 
@@ -177,46 +166,21 @@ def _of_gradient(module: Module, scalars: str) -> dict[str, Any]:
     }
 
 
-def _needed(module: Module, device: str, context: dict[str, Any]) -> tuple[Uses, Calls]:
-    """Return the items that the C++ of a device needs, and the calls of their functions."""
-    source = module.source(device)
-    shell = [
-        item
-        for name in ("both.h", text.FORMS[device])
-        for item in items(fill(f"standalone/rows/{name}.j2", context))
-    ]
-    roots = [item for item in (*source.own, *shell) if {"run", *text.PASSES.values()} & {*item.names}]
-    library = Library((*source.own, *shell), source.headers)
-    calls = _calls(source.own, library.items, device, context["types"])
-    while calls.follow_all(found := library.needed(roots, calls.calls())):
-        continue
-    return found, calls
+def _statements(types: list[dict[str, Any]]) -> Statements:
+    """Return a function that gives the types of names in phases, for the types of elements."""
+
+    def of(own: Collection[Item]) -> dict[str, list[Types]]:
+        math = next((m[1] for one in own if (m := MATH.search(one.text))), "double")
+        kinds = {(STORED[type["bits"]], "double" if type["bits"] == 64 else math) for type in types}
+        if any("Picks<" in one.text or "ONCE_A_ROW" in one.text for one in own):
+            kinds |= {ONCE[1:]}
+        element = [(f"array<{kind}>", stored, kind) for stored, kind in sorted(kinds)]
+        named = {"ELEMENT": element, "ROW": [ONCE], "VALUES": [ONCE]}
+        return {macro: [_types(*kind) for kind in several] for macro, several in named.items()}
+
+    return of
 
 
-def _calls(
-    own: Collection[Item], others: Collection[Item], device: str, types: list[dict[str, Any]]
-) -> Calls:
-    """Return the functions that the phases of a device call."""
-    found = Calls(Overloads([*own, *others], device))
-    math = next((m[1] for one in own if (m := MATH.search(one.text))), "double")
-    kinds = {(STORED[type["bits"]], "double" if type["bits"] == 64 else math) for type in types}
-    if any("Picks<" in one.text or "ONCE_A_ROW" in one.text for one in own):
-        kinds |= {ONCE[1:]}
-    element = [(f"array<{kind}>", stored, kind) for stored, kind in sorted(kinds)]
-    for one in own:
-        for macro, statements in _macros(one.text):
-            for array, stored, kind in element if macro == "ELEMENT" else [ONCE]:
-                names = {"in ": array, "out ": array, "r ": array, "p ": "params<double>"}
-                types_here = {"length ": "double", "T": stored, "M": kind, macro: ""}
-                found.follow(one, f"{statements};", names | types_here)
-    return found
-
-
-def _macros(struct: str) -> Iterator[tuple[str, str]]:
-    """Yield the names and statements of the macros of a type: FUSEGEN_ROW(...)."""
-    for found in MACRO.finditer(struct):
-        end, depth = found.end(), 1
-        while depth:
-            depth += {"(": 1, ")": -1}.get(struct[end], 0)
-            end += 1
-        yield found[1], struct[found.end() : end - 1]
+def _types(array: str, stored: str, kind: str) -> Types:
+    names = {"in ": array, "out ": array, "r ": array, "p ": "params<double>"}
+    return names | {"length ": "double", "T": stored, "M": kind}
