@@ -123,6 +123,8 @@ class _Without(ast.NodeTransformer):
             node.args = [a for a in node.args if ast.unparse(a) != "self.inplace"]
         elif called in ("KERNELS.along", "KERNELS.mask"):
             node.func, node.args = ast.Name(called.removeprefix("KERNELS.")), node.args[1:]
+        elif called == "KERNELS.layer":
+            node.func = ast.Name("layer")
         elif called == "KERNELS.index":
             node.func, node.args = ast.Name("indexed"), node.args[1:]
         elif called in ("KERNELS.without_bias", "KERNELS.linear_without_bias"):

@@ -77,7 +77,7 @@ def is_light(module: str) -> bool:
 
 def file(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
     """Return the standalone file of a module's text beside a runtime, for some dtypes."""
-    text_of_rows = _prepared(module_text)
+    text_of_rows = prepared(module_text)
     is_split = row_dims(Module(module_text)).is_split
     module = Module(SUMS.sub("", text_of_rows) if is_split else text_of_rows)
     context = _context(module, [d for d in ELEMENTS if d in dtypes])
@@ -85,7 +85,7 @@ def file(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
     return text.filled_in(context | {"kernels": kernels})
 
 
-def _prepared(module: str) -> str:
+def prepared(module: str) -> str:
     """Return a module's text whose kernels are what a file's own loops run."""
     for header, other in HEADERS.items():
         module = module.replace(header, other)
@@ -109,7 +109,7 @@ def _tensors(module: Module, kernel: str) -> list[str]:
 
 def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
     context = _facts(module) | {"types": text.types_of(module, dtypes)}
-    laid = Loops("rows", _statements(context["types"])).laid(module, context)
+    laid = Loops("rows", statements(context["types"])).laid(module, context)
     own = text.python_of(module, context["names"], context["scalar_names"])
     if context["groups"]:
         own["eager"] = own["eager"].replace("def eager(", "def of_groups(", 1)
@@ -135,6 +135,7 @@ def _facts(module: Module) -> dict[str, Any]:
         "tensors": max(sum(pair) for pair in module.counts().values()),
         "gradients": len(names) - indices,
         **dims.context(),
+        "batch": False,
         "of_scalars": of_scalars,
         "result": "rows + (1,) * len(row)" if keeps else "rows" if once else "rows + row",
         "once": once,
@@ -166,7 +167,7 @@ def _of_gradient(module: Module, scalars: str) -> dict[str, Any]:
     }
 
 
-def _statements(types: list[dict[str, Any]]) -> Statements:
+def statements(types: list[dict[str, Any]]) -> Statements:
     """Return a function that gives the types of names in phases, for the types of elements."""
 
     def of(own: Collection[Item]) -> dict[str, list[Types]]:
