@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,10 @@ import compiler
 import pytest
 import torch
 from emulated import FLAGS
+from kernels import GENERATED
 from rows_emulated import on_cpu
 from standalone_files import Draw, assert_near, drawing, executed, file_of, nvcc, results, strings, wide
+from test_kernelbench_specs import RUN
 from torch import Tensor, nn
 
 NORM = 1e-5  # the eps of a norm
@@ -27,6 +30,12 @@ DIMS: dict[str, tuple[int, Callable[[Draw, int], list[Any]]]] = {  # the most li
 }
 TESTED = [torch.float32, torch.bfloat16]
 NAMES = [str(dtype)[6:] for dtype in TESTED]
+
+
+def is_short(name: str) -> bool:
+    """True of a module with one kernel, which is no thin convolution."""
+    module = (GENERATED / f"kernelbench/{name}.py").read_text(encoding="utf-8")
+    return module.count("KERNELS = ") == 1 and "thin_launch" not in module
 
 
 def assert_right(name: str, lengths: tuple[int, ...]) -> None:
@@ -101,3 +110,25 @@ def test_second_derivatives_of_groups() -> None:
 @pytest.mark.parametrize("name", DIMS)
 def test_nvcc_compiles_the_kernels(name: str, chip: str, tmp_path: Path) -> None:
     nvcc(strings(file_of(name))["CUDA"], chip, tmp_path)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", [name for name in RUN if is_short(name)])
+def test_models_of_kernelbench(name: str) -> None:
+    """Against PyTorch's operations in float64: values, and gradients of inputs and of every parameter."""
+    arguments, shapes, reference = RUN[name]
+    _, space = executed(f"kernelbench/{name}", "float32")
+    torch.manual_seed(0)
+    model = space["ModelNew"](*arguments)
+    inputs = [torch.randn(shape, requires_grad=True) for shape in shapes]
+    exact = copy.deepcopy(model).double()
+    doubles = [each.detach().double().requires_grad_() for each in inputs]
+    for training in (True, False):
+        result, expected = model.train(training)(*inputs), reference(exact.train(training), *doubles)
+        incoming = torch.randn(result.shape)
+        ours = torch.autograd.grad(result, [*inputs, *model.parameters()], incoming)
+        theirs = torch.autograd.grad(
+            expected, [*doubles, *exact.parameters()], incoming.double(), allow_unused=True
+        )
+        for mine, other in zip((result, *ours), (expected, *theirs), strict=True):
+            torch.testing.assert_close(mine.double(), other, rtol=1e-5, atol=4e-6)
