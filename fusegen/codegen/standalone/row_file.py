@@ -108,7 +108,7 @@ def _tensors(module: Module, kernel: str) -> list[str]:
 
 
 def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
-    context = _facts(module) | {"types": text.types_of(module, dtypes)}
+    context = facts(module) | {"types": text.types_of(module, dtypes)}
     laid = Loops("rows", statements(context["types"])).laid(module, context)
     own = text.python_of(module, context["names"], context["scalar_names"])
     if context["groups"]:
@@ -118,7 +118,7 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
     return whole | {"given_up": GIVEN_UP, "helpers": python.helpers(named)}
 
 
-def _facts(module: Module) -> dict[str, Any]:
+def facts(module: Module) -> dict[str, Any]:
     """Return what templates name of a module's kernels."""
     forward = module.signature("forward")
     names = [name for name, kind in forward.items() if kind == "Tensor"]
@@ -135,7 +135,7 @@ def _facts(module: Module) -> dict[str, Any]:
         "tensors": max(sum(pair) for pair in module.counts().values()),
         "gradients": len(names) - indices,
         **dims.context(),
-        "batch": False,
+        **dict.fromkeys(("batch", "scans", "finds"), False),
         "of_scalars": of_scalars,
         "result": "rows + (1,) * len(row)" if keeps else "rows" if once else "rows + row",
         "once": once,
