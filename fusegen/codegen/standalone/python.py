@@ -166,7 +166,9 @@ def _without(node: ast.FunctionDef | ast.ClassDef, module: Module, main: str) ->
 
 
 def _is_plain(member: ast.stmt) -> bool:
-    return isinstance(member, ast.FunctionDef) and member.name == "__init__" and len(member.body) == 1
+    """Return True of a constructor that does nothing and takes nothing."""
+    is_constructor = isinstance(member, ast.FunctionDef) and member.name == "__init__"
+    return is_constructor and len(member.body) == 1 and len(member.args.args) == 1
 
 
 def _printed(node: ast.AST) -> str:
