@@ -7,7 +7,7 @@ from typing import Any
 
 from fusegen.codegen.render import fill
 from fusegen.codegen.standalone import python, row_file, text
-from fusegen.codegen.standalone.phases import Loops
+from fusegen.codegen.standalone.phase_items import Loops
 from fusegen.codegen.standalone.reading import Module
 from fusegen.core.dtypes import ELEMENTS
 

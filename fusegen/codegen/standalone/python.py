@@ -167,8 +167,9 @@ def _without(node: ast.FunctionDef | ast.ClassDef, module: Module, main: str) ->
 
 def _is_plain(member: ast.stmt) -> bool:
     """Return True of a constructor that does nothing and takes nothing."""
-    is_constructor = isinstance(member, ast.FunctionDef) and member.name == "__init__"
-    return is_constructor and len(member.body) == 1 and len(member.args.args) == 1
+    if not isinstance(member, ast.FunctionDef) or member.name != "__init__":
+        return False
+    return len(member.body) == 1 and len(member.args.args) == 1
 
 
 def _printed(node: ast.AST) -> str:

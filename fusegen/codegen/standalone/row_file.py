@@ -11,7 +11,7 @@ from fusegen.codegen.standalone import python, text
 from fusegen.codegen.standalone.functions import parts
 from fusegen.codegen.standalone.instances import STORED
 from fusegen.codegen.standalone.items import Item
-from fusegen.codegen.standalone.phases import Loops, Statements, Types
+from fusegen.codegen.standalone.phase_items import Loops, Statements, Types
 from fusegen.codegen.standalone.reading import Module
 from fusegen.codegen.standalone.row_dims import row_dims
 from fusegen.core.dtypes import ELEMENTS

@@ -8,7 +8,7 @@ from typing import Any
 from fusegen.codegen.render import fill
 from fusegen.codegen.standalone import python, text
 from fusegen.codegen.standalone.items import Item
-from fusegen.codegen.standalone.phases import Loops, Types
+from fusegen.codegen.standalone.phase_items import Loops, Types
 from fusegen.codegen.standalone.reading import Module
 from fusegen.core.dtypes import ELEMENTS
 
