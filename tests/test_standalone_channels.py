@@ -103,7 +103,7 @@ def test_second_derivatives_of_channels() -> None:
     torch.testing.assert_close([t.double() for t in found[0]], found[1], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", MODELS)
 def test_nvcc_compiles_channels(name: str, chip: str, tmp_path: Path) -> None:

@@ -87,7 +87,15 @@ def test_windows_on_an_emulated_chip(name: str) -> None:
     assert_right(name)
 
 
-@pytest.mark.few(1)
+def test_the_first_of_equal_elements_takes_the_gradient() -> None:
+    function, _ = executed("windows/max_pool2d", *NAMES)
+    x = torch.randn(2, 3, 9, 12).round()
+    x[0, 0, 4, 4] = torch.nan
+    given = [x, 3, 2, 1, 1, False]
+    assert_near(results(function, given), results(function, wide(given)))
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", WINDOWS)
 def test_nvcc_compiles_windows(name: str, chip: str, tmp_path: Path) -> None:
