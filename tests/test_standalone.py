@@ -4,8 +4,6 @@ import ast
 import ctypes
 import importlib
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +16,7 @@ import torch
 from conftest import Workshop
 from emulated import FLAGS, LAUNCH, SCALAR_TYPES, emulated, looked_up_by, same_bits, sanitizing
 from kernels import DTYPES, GENERATED, generated
+from standalone_files import HARNESS, nvcc, strings
 from torch import Tensor, nn
 
 from fusegen.codegen.standalone.compact import compact
@@ -25,10 +24,6 @@ from fusegen.codegen.standalone.items import items
 from fusegen.codegen.standalone.text import text
 from fusegen.project import standalone
 
-NVCC = shutil.which("nvcc")
-HARNESS = re.compile(
-    r"\b(try\s*:|except\b|pass\b)|import\s+(threading|multiprocessing|concurrent)|__future__"
-)
 LINES = {  # of a file, for all dtypes or for one
     ("hardsigmoid", ""): 240,
     ("relu_hardswish", ""): 250,
@@ -63,16 +58,6 @@ def executed(name: str, dtype: str = "") -> dict[str, Any]:
     space: dict[str, Any] = {}
     exec(compile(file_of(name, dtype), "<string>", "exec"), space)
     assert "__file__" not in space
-    return space
-
-
-def strings(whole: str) -> dict[str, str]:
-    space: dict[str, str] = {}
-    named = ("FUNCTIONS", "CUDA", "CPU")
-    body = [
-        n for n in ast.parse(whole).body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) in named
-    ]
-    exec(compile(ast.Module([*body], []), "<string>", "exec"), space)
     return space
 
 
@@ -308,33 +293,13 @@ def launch(
     assert library.on_cuda(ctypes.byref(call), backward) == 0
 
 
-@pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",
     ["hardsigmoid", "gelu", "swiglu", "mish_mish", "pade_tanh", "kernelbench/conv2d_mish_mish", "snake"],
 )
 def test_nvcc_compiles_the_kernels(name: str, tmp_path: Path) -> None:
-    """With the flags of PyTorch, which switch off the conversions of half types."""
-    assert NVCC
-    source = tmp_path / "kernels.cu"
-    source.write_text(strings(file_of(name))["CUDA"], encoding="utf-8")
-    off = [
-        f"-D__CUDA_NO_{what}__"
-        for what in ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_CONVERSIONS", "HALF2_OPERATORS")
-    ]
-    command = [
-        NVCC,
-        "-std=c++17",
-        "-arch=sm_90",
-        "--fmad=false",
-        "-ptx",
-        *off,
-        "-o",
-        str(tmp_path / "a.ptx"),
-    ]
-    done = subprocess.run([*command, str(source)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    nvcc(strings(file_of(name))["CUDA"], "sm_90", tmp_path)
 
 
 # The command

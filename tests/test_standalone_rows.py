@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,18 +15,25 @@ from budget import FULL
 from emulated import FLAGS
 from kernels import DTYPES, GENERATED
 from rows_emulated import on_cpu
-from test_standalone import HARNESS, strings
+from standalone_files import (
+    HARNESS,
+    Draw,
+    assert_near,
+    drawing,
+    executed,
+    file_of,
+    nvcc,
+    results,
+    strings,
+    wide,
+)
 from torch import Tensor
 from torch.nn import functional
 
 from fusegen.codegen.standalone import row_file
-from fusegen.project import standalone
 
-NVCC = shutil.which("nvcc")
-TOLERANCES = {torch.float32: 3e-7, torch.bfloat16: 8e-3, torch.float16: 1e-3, torch.float64: 1e-13}
 TESTED = DTYPES if FULL else [torch.float32, torch.bfloat16]
 DTYPE_NAMES = [str(dtype)[6:] for dtype in TESTED]
-Draw = Callable[..., Tensor]
 ROWS: dict[str, Callable[[Draw, int], list[Any]]] = {  # the arguments, for rows of a length
     "softmax": lambda draw, n: [draw(5, n)],
     "log_softmax": lambda draw, n: [draw(5, n)],
@@ -47,56 +52,6 @@ LINES = {  # of a file, for one dtype and for all
 }
 
 
-def file_of(name: str, *dtypes: str) -> str:
-    module = (GENERATED / f"rows/{name}.py").read_text(encoding="utf-8")
-    return standalone.text(module, "stable", dtypes) if dtypes else standalone.text(module, "stable")
-
-
-def drawing(dtype: torch.dtype, seed: int = 1) -> Draw:
-    generator = torch.Generator().manual_seed(seed)
-    return lambda *size: torch.randn(size, generator=generator, dtype=torch.float64).to(dtype)
-
-
-def results(function: Callable[..., Any], given: list[Any]) -> list[Tensor]:
-    """The results of a function, and its gradients."""
-    own = [t.detach().requires_grad_() if _is_real(t) else t for t in given]
-    given_back = function(*own)
-    made = [given_back] if isinstance(given_back, Tensor) else [*given_back]
-    steps = [torch.arange(y.numel()) % 29 - 11 for y in made]  # which every dtype has
-    wanted = [(step / 8).reshape(y.shape).to(y.dtype) for step, y in zip(steps, made, strict=True)]
-    return [
-        *(y.detach() for y in made),
-        *torch.autograd.grad(made, [t for t in own if _is_real(t)], wanted),
-    ]
-
-
-def _is_real(t: Any) -> bool:
-    return isinstance(t, Tensor) and t.is_floating_point()
-
-
-def wide(given: list[Any]) -> list[Any]:
-    return [t.double() if _is_real(t) else t for t in given]
-
-
-def assert_near(own: list[Tensor], exact: list[Tensor], times: float = 4) -> None:
-    assert len(own) == len(exact)
-    for a, b in zip(own, exact, strict=True):
-        tolerance = times * TOLERANCES[a.dtype]
-        size = float(b.abs().nan_to_num(0, 0, 0).max()) if b.numel() else 0.0
-        torch.testing.assert_close(
-            a.double(), b, rtol=tolerance, atol=1e-2 * tolerance * size, equal_nan=True
-        )
-
-
-@functools.cache
-def executed(name: str, *dtypes: str) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """The function of a file, and what the file defines."""
-    space: dict[str, Any] = {}
-    exec(compile(file_of(name, *dtypes), "<string>", "exec"), space)
-    assert "__file__" not in space
-    return space[name], space
-
-
 def eager_of(name: str, space: dict[str, Any]) -> Callable[..., Any]:
     """The function by PyTorch's operations alone."""
     eager: Callable[..., Any] = functional.cross_entropy if name == "cross_entropy" else space["eager"]
@@ -105,14 +60,14 @@ def eager_of(name: str, space: dict[str, Any]) -> Callable[..., Any]:
 
 def assert_exact(name: str, given: list[Any], times: float = 4) -> None:
     """The function of float32 is PyTorch's of float64, which a file for float32 leaves to PyTorch."""
-    function, _ = executed(name, "float32")
+    function, _ = executed(f"rows/{name}", "float32")
     assert_near(results(function, given), results(function, wide(given)), times)
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_file_of_rows_can_be_read(name: str) -> None:
     for dtypes, most in zip((["float32"], []), LINES.get(name, (650, 690)), strict=True):
-        whole = file_of(name, *dtypes)
+        whole = file_of(f"rows/{name}", *dtypes)
         lines = whole.splitlines()
         assert len(lines) <= most
         assert max(map(len, lines)) <= 120
@@ -128,7 +83,7 @@ def test_names_of_the_file_itself_keep_the_whole_runtime() -> None:
         assert not row_file.is_light(module.replace(name, other))
 
 
-@pytest.mark.parametrize("name", ["softmax_of_channels", "group_norm", "layer_norm_statistics"])
+@pytest.mark.parametrize("name", ["layer_norm_statistics"])
 def test_other_rows_keep_the_whole_runtime(name: str) -> None:
     assert not row_file.is_light((GENERATED / f"rows/{name}.py").read_text(encoding="utf-8"))
 
@@ -136,7 +91,7 @@ def test_other_rows_keep_the_whole_runtime(name: str) -> None:
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ROWS)
 def test_rows_on_the_cpu(name: str) -> None:
-    function, space = executed(name, *DTYPE_NAMES)
+    function, space = executed(f"rows/{name}", *DTYPE_NAMES)
     for dtype in TESTED:
         for n in (1, 7, 40, 300):
             given = ROWS[name](drawing(dtype), n)
@@ -151,7 +106,7 @@ def test_special_values_stay_in_their_rows() -> None:
 
 
 def test_rows_of_no_element() -> None:
-    function, _ = executed("softmax", "float32")
+    function, _ = executed("rows/softmax", "float32")
     x = torch.empty(3, 0, requires_grad=True)
     assert torch.autograd.grad(function(x).sum(), x)[0].shape == (3, 0)
 
@@ -173,14 +128,14 @@ def test_rows_of_other_layouts() -> None:
 
 def test_a_row_has_equal_bits_whatever_the_batch() -> None:
     x, weight = torch.randn(70, 300), torch.randn(300)
-    function, _ = executed("layer_norm", "float32")
+    function, _ = executed("rows/layer_norm", "float32")
     whole = function(x, weight, weight, 1e-5)
     assert torch.equal(whole[61:62], function(x[61:62], weight, weight, 1e-5))
     assert_exact("layer_norm", [x, weight, weight.flip(0), 1e-5])  # whose sums are of all parts of the rows
 
 
 def test_indices_and_reductions() -> None:
-    function, _ = executed("cross_entropy", "float32")
+    function, _ = executed("rows/cross_entropy", "float32")
     x, picked = torch.randn(6, 11), torch.tensor([3, 0, -100, 10, 2, 2])
     exact = functools.partial(functional.cross_entropy, target=picked)
     for reduction in ("none", "sum", "mean"):
@@ -201,7 +156,7 @@ def test_indices_and_reductions() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile does
 def test_second_derivatives_and_compilers_of_rows() -> None:
-    function, space = executed("layer_norm", "float32")
+    function, space = executed("rows/layer_norm", "float32")
     shapes = (3, 5), (5,), (5,)
     wide_ones = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
     assert torch.autograd.gradgradcheck(lambda *t: function(*t, 1e-5), wide_ones)
@@ -223,8 +178,8 @@ def test_second_derivatives_and_compilers_of_rows() -> None:
 @pytest.mark.parametrize("name", ROWS)
 def test_rows_on_an_emulated_chip(name: str) -> None:
     """The file's Python launches the text for CUDA, which g++ has made."""
-    function, space = executed(name, *DTYPE_NAMES)
-    text = on_cpu(strings(file_of(name, *DTYPE_NAMES))["CUDA"]).replace("on_cuda", "on_cpu")
+    function, space = executed(f"rows/{name}", *DTYPE_NAMES)
+    text = on_cpu(strings(file_of(f"rows/{name}", *DTYPE_NAMES))["CUDA"]).replace("on_cuda", "on_cpu")
     space["LIBRARY"] = ctypes.CDLL(str(compiler.library(text, ["-O1", *FLAGS, "-Wno-sign-compare"])))
     for dtype in TESTED:
         for n in (1, 7, 40, 1100, 1104):
@@ -232,18 +187,8 @@ def test_rows_on_an_emulated_chip(name: str) -> None:
             assert_near(results(function, given), results(eager_of(name, space), wide(given)))
 
 
-@pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 @pytest.mark.few(1)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", ROWS)
 def test_nvcc_compiles_kernels_of_rows(name: str, chip: str, tmp_path: Path) -> None:
-    """With the flags of PyTorch, which switch off the conversions of half types."""
-    assert NVCC
-    source = tmp_path / "kernels.cu"
-    source.write_text(strings(file_of(name))["CUDA"], encoding="utf-8")
-    kinds = ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_CONVERSIONS")
-    off = [f"-D__CUDA_NO_{kind}__" for kind in kinds]
-    made = ["-ptx", *off, "-o", str(tmp_path / "a.ptx"), str(source)]
-    command = [NVCC, "-std=c++20", f"-arch={chip}", "--fmad=false", *made]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    nvcc(strings(file_of(f"rows/{name}"))["CUDA"], chip, tmp_path)

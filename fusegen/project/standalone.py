@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection
 
 from fusegen.codegen import render, runtime_text
-from fusegen.codegen.standalone import row_file
+from fusegen.codegen.standalone import channel_file, row_file, scan_file, window_file
 from fusegen.codegen.standalone import text as printed
 from fusegen.core.dtypes import ELEMENTS
 
@@ -27,8 +27,15 @@ def text(module: str, binding: str, dtypes: Collection[str] = tuple(ELEMENTS)) -
 
     It has what is used; one of `WHOLE`, or for pybind11, has the runtime inside.
     """
-    if binding == "stable" and row_file.is_light(module):
-        return row_file.file(module, dtypes)
+    files = (
+        (row_file.is_light, row_file.file),
+        (scan_file.is_light, scan_file.file),
+        (window_file.is_light, window_file.file),
+        (channel_file.is_light, channel_file.file),
+    )
+    for is_light, file in files:
+        if binding == "stable" and is_light(module):
+            return file(module, dtypes)
     whole = binding != "stable" or any(part in module for part in WHOLE)
     return _with_runtime(module, binding) if whole else printed.text(module, dtypes)
 

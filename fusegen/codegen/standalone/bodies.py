@@ -33,7 +33,7 @@ def decided(condition: str, types: dict[str, str]) -> bool | None:
 class Body(Tokens):
     """A function's body, read once for its types."""
 
-    def __init__(self, text: str, types: dict[str, str], known: Overloads, scopes: set[str]) -> None:
+    def __init__(self, text: str, types: dict[str, str], known: Overloads, scopes: tuple[str, ...]) -> None:
         super().__init__(text)
         self.types, self.known, self.scopes = types, known, scopes
         self.called: list[tuple[Function, dict[str, str]]] = []

@@ -11,7 +11,7 @@ FITTED = re.compile(r"^ *// From .*: python -m benchmarks\.coefficients .*\n", r
 HEAD = re.compile(r"(template <(?:[^<>\n]|<[^<>\n]*>)*>)\n *")
 LOOP = re.compile(r"(?:#pragma unroll|UNROLL)\n +")
 NUMBERS = re.compile(r"^( *)([^\n{}]*= *\{)((?:[-\w.(), ]|\n)+?)\}", re.MULTILINE)
-BLOCK = re.compile(r"^([^\n]*\{)\n((?:[^\n#]*\n)+?) *(\}[^\n{}]*)$", re.MULTILINE)
+BLOCK = re.compile(r"^([^\n]*\{)\n((?:[^\n#]*[^\n#{]\n)+?) *(\}[^\n{}]*)$", re.MULTILINE)
 CONDITION = re.compile(r"( *)(?P<before>else )?if constexpr \((?P<condition>(?:[^()]|\([^()]*\))*)\) ")
 COMMENT = re.compile(r"\A(?:// [^\n]*\n){2,}")
 DECLARED = re.compile(r"^( +(?:const )?[\w<>]+ \w+(?:, \w+)*;)\n +(?=\S[^\n{}]*;$)", re.MULTILINE)

@@ -39,9 +39,9 @@ class Overloads:
             elif constant := CONSTANT.search(item.text):
                 self.constants |= {name: self.resolved(constant[1], {}) for name in item.names}
 
-    def scopes(self, item: Item) -> set[str]:
-        """Return the namespaces in which an item looks up what it calls."""
-        return {"", *self.opened[item.scope], *(item.words & self.opened.keys())}
+    def scopes(self, item: Item) -> tuple[str, ...]:
+        """Return the namespaces in which an item looks up what it calls, its own one first."""
+        return (item.scope, "", *self.opened[item.scope], *(item.words & self.opened.keys()))
 
     def is_type(self, name: str) -> bool:
         """Return True if a name is that of a type."""
@@ -94,14 +94,18 @@ class Overloads:
         return f"{name}<{','.join(arguments)}>"
 
     def chosen(
-        self, name: str, arguments: list[str], explicit: dict[str, str], scopes: set[str]
+        self, name: str, arguments: list[str], explicit: dict[str, str], scopes: tuple[str, ...]
     ) -> list[tuple[Function, dict[str, str]]]:
         """Return the functions that a call may call, with the types of their templates."""
-        scopes = {*scopes, *(ADL[single(kind)] for kind in arguments if single(kind) in ADL)}
+        functions = self.functions.get(name, ())
+        hides = scopes[0] and any(one.item.scope == scopes[0] for one in functions)
+        hides = hides and not any(kind.startswith("DoubleWord") for kind in arguments)
+        seen = {*scopes} - ({""} if hides else set())
+        seen |= {ADL[single(kind)] for kind in arguments if single(kind) in ADL}
         arguments = [kind if self._is_known(kind) else ANY for kind in arguments]
         viable = []
-        for one in self.functions.get(name, ()):
-            if one.item.scope in scopes and len(one.parameters) == len(arguments):
+        for one in functions:
+            if one.item.scope in seen and len(one.parameters) == len(arguments):
                 matched = self._matched(one, arguments, explicit)
                 if matched:
                     viable.append((*matched, one))

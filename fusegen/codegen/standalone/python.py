@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from textwrap import wrap
 from typing import Any
 
 from fusegen.codegen.render.python import filled
@@ -10,6 +11,7 @@ from fusegen.codegen.standalone.functions import parts
 from fusegen.codegen.standalone.reading import Module
 
 WIDTH = 120  # of a line
+STRING = re.compile(r"( *)return f'(.*)'$")
 GIVEN_UP = ("inplace", "out", "input", "approximate")
 
 
@@ -70,7 +72,7 @@ class _Without(ast.NodeTransformer):
         pairs = [(a, node.defaults[i - first] if i >= first else None) for i, a in enumerate(node.args)]
         kept = [(a, d) for a, d in pairs if a.arg not in GIVEN_UP]
         tensors = [a for a, d in kept if d is None or ast.unparse(d) == "None"]
-        keep = {a.arg for a in tensors if a.arg in self.halves}
+        keep = {a.arg for a in tensors if a.arg in self.halves or a.arg not in self.tensors}
         node.args = [ast.arg(a.arg) for a, _ in kept]
         node.defaults = [
             d for a, d in kept if d is not None and (ast.unparse(d) != "None" or a.arg in keep)
@@ -80,6 +82,7 @@ class _Without(ast.NodeTransformer):
         return node
 
     halves: frozenset[str] = frozenset()
+    tensors: frozenset[str] = frozenset()
     index = ""  # the tensor that picks elements, whose call has last the integer that it ignores
 
     def visit_Assign(self, node: ast.Assign) -> Any:
@@ -90,6 +93,11 @@ class _Without(ast.NodeTransformer):
             return None
         scalar = re.match(r"KERNELS\.(?:scalar|number)\(", value)
         return ast.parse(f"{target} = float({target})").body[0] if scalar else self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        """Leave out the check of a constructor's numbers, which a call makes."""
+        is_check = ast.unparse(node.value).startswith("KERNELS.of(")
+        return None if is_check else self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> Any:
         """Leave out the choices of what is given up, and take the lines of halves and of NaN by eager."""
@@ -118,6 +126,8 @@ class _Without(ast.NodeTransformer):
                 node.args = _indexed(node.args, self.index)
         elif called in ("KERNELS.along", "KERNELS.mask"):
             node.func, node.args = ast.Name(called.removeprefix("KERNELS.")), node.args[1:]
+        elif called == "KERNELS.layer":
+            node.func = ast.Name("layer")
         elif called == "KERNELS.index":
             node.func, node.args = ast.Name("indexed"), node.args[1:]
         elif called in ("KERNELS.without_bias", "KERNELS.linear_without_bias"):
@@ -147,11 +157,13 @@ def _without(node: ast.FunctionDef | ast.ClassDef, module: Module, main: str) ->
     without = _Without(module.name, main)
     halves = re.findall(r"if (\w+) is None:\n +return (?:KERNELS\.halves|\w+\(\w+, dim)", ast.unparse(node))
     without.halves = frozenset(halves)
+    without.tensors = frozenset(n for n, kind in module.signature("forward").items() if kind == "Tensor")
     if "indices" in module.given and "ignore_index" in ast.unparse(node):
         without.index = [name for name, kind in module.signature("forward").items() if kind == "Tensor"][-1]
     node.decorator_list = []
     if isinstance(node, ast.FunctionDef):
-        node.body[0] = ast.Expr(ast.Constant((ast.get_docstring(node) or "").partition("\n")[0]))
+        summary = (ast.get_docstring(node) or "").partition("\n\n")[0]
+        node.body[0] = ast.Expr(ast.Constant(" ".join(map(str.strip, summary.splitlines()))))
         node.returns = None
     else:
         node.body = [
@@ -166,7 +178,10 @@ def _without(node: ast.FunctionDef | ast.ClassDef, module: Module, main: str) ->
 
 
 def _is_plain(member: ast.stmt) -> bool:
-    return isinstance(member, ast.FunctionDef) and member.name == "__init__" and len(member.body) == 1
+    """Return True of a constructor that does nothing and takes nothing."""
+    if not isinstance(member, ast.FunctionDef) or member.name != "__init__":
+        return False
+    return len(member.body) == 1 and len(member.args.args) == 1
 
 
 def _printed(node: ast.AST) -> str:
@@ -179,7 +194,17 @@ def wrapped(line: str) -> Iterator[str]:
     """Yield a line, or several of one that is too long."""
     margin = line[: len(line) - len(line.lstrip())]
     opened = line.find("(") + 1
-    if len(line) <= WIDTH or not opened or line.lstrip().startswith(("'", '"', "#")):
+    if len(line) > WIDTH and (found := STRING.match(line)):
+        pieces = filled(parts(found[2], "{", "}"), WIDTH - 10 - len(margin))
+        yield f"{margin}return ("
+        yield from (f"{margin}    f'{piece} '" for piece in pieces[:-1])
+        yield f"{margin}    f'{pieces[-1][:-1]}'"
+        yield f"{margin})"
+        return
+    if line.lstrip().startswith('"'):
+        yield from wrap(line, WIDTH, subsequent_indent=margin) or [line]
+        return
+    if len(line) <= WIDTH or not opened or line.lstrip().startswith(("'", "#")):
         yield line
         return
     inside, closed, rest = line[opened:].rpartition(")")

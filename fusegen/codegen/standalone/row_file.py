@@ -2,40 +2,42 @@
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from textwrap import wrap
 from typing import Any
 
 from fusegen.codegen.render import fill
-from fusegen.codegen.standalone import layout, python, text
-from fusegen.codegen.standalone.calls import Calls
+from fusegen.codegen.standalone import python, text
 from fusegen.codegen.standalone.functions import parts
 from fusegen.codegen.standalone.instances import STORED
-from fusegen.codegen.standalone.items import Item, items
-from fusegen.codegen.standalone.needed import Library, Uses
-from fusegen.codegen.standalone.overloads import Overloads
+from fusegen.codegen.standalone.items import Item
+from fusegen.codegen.standalone.phase_items import Loops, Statements, Types
 from fusegen.codegen.standalone.reading import Module
+from fusegen.codegen.standalone.row_dims import row_dims
 from fusegen.core.dtypes import ELEMENTS
 
 KEYWORDS = {  # of the registration of a module
     *("interface", "eager", "eager_gradient", "forward", "backward", "sources"),
-    *("over", "reduction", "features", "indices", "results", "keeps"),
+    *("over", "reduction", "features", "indices", "results", "keeps", "channels", "groups"),
 }
 TYPES = {"Reduces", "Picks", "Stores", "Rows"}  # what structs are derived from
-METHODS = {"function", "scalar", "with_options", "write", "run", "index", "without_bias"}  # of KERNELS
+METHODS = {  # of KERNELS
+    *("function", "scalar", "with_options", "write", "run", "index"),
+    *("along", "linear", "without_bias"),
+}
 OWN = frozenset(  # names of a file, which a module's functions and tensors must not have
     "torch ctypes nn Tensor Call Kernels LIBRARY TYPES NAME ctx made tensors divided are_sums results run "
-    "operator kernels indexed reduced values reduction plain alike known eager".split()
+    "operator kernels indexed reduced values reduction plain alike known eager groups of_groups".split()
 )
 REGISTERED = re.compile(r"^\w*KERNELS = (\w+)\(", re.MULTILINE)
-OVER = re.compile(r"^    over=-?\d+,", re.MULTILINE)
 STRUCT = re.compile(r"^struct \w+ : (\w+)<", re.MULTILINE)
 CALLED = re.compile(r"\bKERNELS\.(\w+)")
 BOTH_IN_ONE = re.compile(r"LargestAndSum<(\w+), (\w+), &[\w:]+>")
 DECISIONS = re.compile(
-    r"  static constexpr \w+ (?:RECOMPUTES|OF_FEATURES|OF_ROW|EXACT|BOUNDED|CANCELS|WATCHES|APART) = \w+;\n"
+    r"  static constexpr \w+ "
+    r"(?:RECOMPUTES|OF_FEATURES|BY_CHANNEL|OF_ROW|EXACT|BOUNDED|CANCELS|WATCHES|APART) = \w+;\n"
     r"|  using Math16 = \w+;\n|FUSEGEN_(?:INDEX|TOTAL)\(\w+\)\n"
-    r'|#include "(?:row_index\.h|cuda/row_total\.cuh|cuda/watched_conditions\.cuh)"\n'
+    r'|#include "(?:row_index\.h|cuda/(?:row_total|watched_conditions|long_rows)\.cuh)"\n'
     r"|  FUSEGEN_MADE\((?:[^()]|\([^()]*\))*\)\n"
 )  # of the runtime's kernels: how they hold and round elements, and read an index
 HEADERS = {
@@ -43,9 +45,9 @@ HEADERS = {
     '"cpu/rows.h"': '"cpu/math.h"',
     '"cuda/largest_and_terms.cuh"': '"cuda/exp_below.cuh"',
 }
+SUMS = re.compile(r"  static constexpr unsigned FEATURES = \d+;\n")
 MATH = re.compile(r"using Math = (\w+);")
 STATEMENTS = re.compile(r"^  FUSEGEN_ROW\((?:[^()]|\([^()]*\))*\)$", re.MULTILINE)
-MACRO = re.compile(r"FUSEGEN_(ELEMENT|ROW|VALUES)\(")
 ONCE = ("array<double>", "double", "double")  # what is computed once a row
 VALUES = re.compile(r"struct BackwardValues \{ double ([^;]*);")
 BITS = re.compile(r"unsigned FEATURES = (\d+);")
@@ -58,7 +60,7 @@ GIVEN_UP = (
 
 def is_light(module: str) -> bool:
     """Return True if a module of rows has a file of its own kernels, not of the runtime."""
-    if REGISTERED.findall(module) != ["Rows"] or not OVER.search(module):
+    if REGISTERED.findall(module) != ["Rows"]:
         return False
     structs, called = set(STRUCT.findall(module)), set(CALLED.findall(module))
     if not structs <= TYPES or not called <= METHODS or "struct Backward " not in module:
@@ -69,18 +71,23 @@ def is_light(module: str) -> bool:
         tensors == _tensors(read, "forward") and read.counts()["Backward"][1] == len(tensors) - indices
     )
     is_known = set(read.given) <= KEYWORDS and not (indices and "features" in read.given)
-    return is_known and has_all and OWN.isdisjoint({read.name, *read.signature("forward")})
+    dims = row_dims(read)
+    others = {"indices"} if dims.groups is None else {"indices", "reduction", "results"}
+    fits = not dims.is_split or others.isdisjoint(read.given)
+    return is_known and has_all and fits and OWN.isdisjoint({read.name, *read.signature("forward")})
 
 
 def file(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
     """Return the standalone file of a module's text beside a runtime, for some dtypes."""
-    module = Module(_prepared(module_text))
+    text_of_rows = prepared(module_text)
+    is_split = row_dims(Module(module_text)).is_split
+    module = Module(SUMS.sub("", text_of_rows) if is_split else text_of_rows)
     context = _context(module, [d for d in ELEMENTS if d in dtypes])
     kernels = fill("standalone/rows/kernels.py.j2", context).rstrip("\n")
     return text.filled_in(context | {"kernels": kernels})
 
 
-def _prepared(module: str) -> str:
+def prepared(module: str) -> str:
     """Return a module's text whose kernels are what a file's own loops run."""
     for header, other in HEADERS.items():
         module = module.replace(header, other)
@@ -103,28 +110,24 @@ def _tensors(module: Module, kernel: str) -> list[str]:
 
 
 def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
-    context = _facts(module) | {"types": text.types_of(module, dtypes)}
-    found = {device: _needed(module, device, context) for device in text.FORMS}
-    needed = {device: uses for device, (uses, _) in found.items()}
-
-    def decide(item: Item, condition: str) -> bool | None:
-        values = {value for _, calls in found.values() for value in calls.decided(item, condition)}
-        return values.pop() if len(values) == 1 else None
-
-    laid = layout.laid(**needed, decide=decide)
-    heads = {f"{d}_head": text.head_lines(d, needed[d]) for d in text.FORMS}
+    context = facts(module) | {"types": text.types_of(module, dtypes)}
+    laid = Loops("rows", statements(context["types"])).laid(module, context)
     own = text.python_of(module, context["names"], context["scalar_names"])
-    whole = own | context | laid | heads | text.head(module, laid, dtypes)
+    if context["groups"]:
+        own["eager"] = own["eager"].replace("def eager(", "def of_groups(", 1)
+    whole = own | context | laid | text.head(module, laid, dtypes)
     named = own["functions"] + "reduced(" * context["is_loss"]
     return whole | {"given_up": GIVEN_UP, "helpers": python.helpers(named)}
 
 
-def _facts(module: Module) -> dict[str, Any]:
+def facts(module: Module) -> dict[str, Any]:
     """Return what templates name of a module's kernels."""
     forward = module.signature("forward")
     names = [name for name, kind in forward.items() if kind == "Tensor"]
     scalars = [name for name, kind in forward.items() if kind == "float"]
-    indices, over = int("indices" in module.given), _number(module, "over", -1)
+    indices, dims = int("indices" in module.given), row_dims(module)
+    of_scalars = "".join(f", {name}" for name in scalars)
+    scalars += ["groups"] * (dims.groups is not None)
     keeps, once = "keeps" in module.given, "reduction" in module.given
     return {
         "name": module.name,
@@ -133,9 +136,12 @@ def _facts(module: Module) -> dict[str, Any]:
         "scalars": len(scalars),
         "tensors": max(sum(pair) for pair in module.counts().values()),
         "gradients": len(names) - indices,
-        "over": over,
-        "least_dim": -over if over < 0 else over + 1,
+        **dims.context(),
+        **dict.fromkeys(("batch", "scans", "finds"), False),
+        "of_scalars": of_scalars,
         "result": "rows + (1,) * len(row)" if keeps else "rows" if once else "rows + row",
+        "once": once,
+        "keeps": keeps,
         "drops": once and not keeps,
         "picks": bool(indices),
         "runs_once": once or bool(indices),
@@ -163,46 +169,21 @@ def _of_gradient(module: Module, scalars: str) -> dict[str, Any]:
     }
 
 
-def _needed(module: Module, device: str, context: dict[str, Any]) -> tuple[Uses, Calls]:
-    """Return the items that the C++ of a device needs, and the calls of their functions."""
-    source = module.source(device)
-    shell = [
-        item
-        for name in ("both.h", text.FORMS[device])
-        for item in items(fill(f"standalone/rows/{name}.j2", context))
-    ]
-    roots = [item for item in (*source.own, *shell) if {"run", *text.PASSES.values()} & {*item.names}]
-    library = Library((*source.own, *shell), source.headers)
-    calls = _calls(source.own, library.items, device, context["types"])
-    while calls.follow_all(found := library.needed(roots, calls.calls())):
-        continue
-    return found, calls
+def statements(types: list[dict[str, Any]]) -> Statements:
+    """Return a function that gives the types of names in phases, for the types of elements."""
+
+    def of(own: Collection[Item]) -> dict[str, list[Types]]:
+        math = next((m[1] for one in own if (m := MATH.search(one.text))), "double")
+        kinds = {(STORED[type["bits"]], "double" if type["bits"] == 64 else math) for type in types}
+        if any("Picks<" in one.text or "ONCE_A_ROW" in one.text for one in own):
+            kinds |= {ONCE[1:]}
+        element = [(f"array<{kind}>", stored, kind) for stored, kind in sorted(kinds)]
+        named = {"ELEMENT": element, "ROW": [ONCE], "VALUES": [ONCE]}
+        return {macro: [_types(*kind) for kind in several] for macro, several in named.items()}
+
+    return of
 
 
-def _calls(
-    own: Collection[Item], others: Collection[Item], device: str, types: list[dict[str, Any]]
-) -> Calls:
-    """Return the functions that the phases of a device call."""
-    found = Calls(Overloads([*own, *others], device))
-    math = next((m[1] for one in own if (m := MATH.search(one.text))), "double")
-    kinds = {(STORED[type["bits"]], "double" if type["bits"] == 64 else math) for type in types}
-    if any("Picks<" in one.text or "ONCE_A_ROW" in one.text for one in own):
-        kinds |= {ONCE[1:]}
-    element = [(f"array<{kind}>", stored, kind) for stored, kind in sorted(kinds)]
-    for one in own:
-        for macro, statements in _macros(one.text):
-            for array, stored, kind in element if macro == "ELEMENT" else [ONCE]:
-                names = {"in ": array, "out ": array, "r ": array, "p ": "params<double>"}
-                types_here = {"length ": "double", "T": stored, "M": kind, macro: ""}
-                found.follow(one, f"{statements};", names | types_here)
-    return found
-
-
-def _macros(struct: str) -> Iterator[tuple[str, str]]:
-    """Yield the names and statements of the macros of a type: FUSEGEN_ROW(...)."""
-    for found in MACRO.finditer(struct):
-        end, depth = found.end(), 1
-        while depth:
-            depth += {"(": 1, ")": -1}.get(struct[end], 0)
-            end += 1
-        yield found[1], struct[found.end() : end - 1]
+def _types(array: str, stored: str, kind: str) -> Types:
+    names = {"in ": array, "out ": array, "r ": array, "p ": "params<double>"}
+    return names | {"length ": "double", "T": stored, "M": kind}

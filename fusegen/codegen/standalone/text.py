@@ -184,7 +184,7 @@ def python_of(module: Module, inputs: list[str], params: list[str]) -> dict[str,
         "first": inputs[0],
         "saved": "y" if from_output else ", ".join(inputs),
         "gradient": own if "eager_gradient" in defs else pulled,
-        "backward_outputs": module.counts()["Backward"][1],
+        "backward_outputs": module.counts().get("Backward", (0, 0))[1],
         "owners": ast.literal_eval(module.given["gradients"]) if "gradients" in module.given else (),
         "returned": f"({', '.join([f'*{grads}', *['None'] * len(params)])},)"
         if params

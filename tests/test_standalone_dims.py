@@ -1,0 +1,134 @@
+"""Standalone files of rows along other dimensions, of groups and of channels."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import compiler
+import pytest
+import torch
+from emulated import FLAGS
+from kernels import GENERATED
+from rows_emulated import on_cpu
+from standalone_files import Draw, assert_near, drawing, executed, file_of, nvcc, results, strings, wide
+from test_kernelbench_specs import RUN
+from torch import Tensor, nn
+
+NORM = 1e-5  # the eps of a norm
+DIMS: dict[str, tuple[int, Callable[[Draw, int], list[Any]]]] = {  # the most lines, and the arguments
+    "rows/softmax_of_channels": (560, lambda draw, n: [draw(2, n, 3, 5)]),
+    "rows/layer_norm_of_channels": (520, lambda draw, n: [draw(2, n, 37), draw(n, 1), draw(n, 1), NORM]),
+    "rows/group_norm": (510, lambda draw, n: [draw(2, 6, n), draw(6), draw(6), NORM, 3]),
+    "rows/instance_norm": (510, lambda draw, n: [draw(2, 3, 2, n), draw(3), draw(3), NORM]),
+    "kernelbench/columns_max": (460, lambda draw, n: [draw(2, n, 35)]),
+    "kernelbench/columns_mean": (440, lambda draw, n: [draw(40, n, 1)]),
+    "kernelbench/linear_gelu_softmax": (820, lambda draw, n: [draw(5, n)]),
+}
+TESTED = [torch.float32, torch.bfloat16]
+NAMES = [str(dtype)[6:] for dtype in TESTED]
+
+
+def is_short(name: str) -> bool:
+    """True of a module with one kernel, which is no thin convolution."""
+    module = (GENERATED / f"kernelbench/{name}.py").read_text(encoding="utf-8")
+    return module.count("KERNELS = ") == 1 and "thin_launch" not in module
+
+
+def assert_right(name: str, lengths: tuple[int, ...]) -> None:
+    """The function is that of float64, which these files leave to PyTorch."""
+    function, _ = executed(name, *NAMES)
+    for dtype in TESTED:
+        for n in lengths:
+            given = DIMS[name][1](drawing(dtype), n)
+            own, exact = results(function, given), results(function, wide(given))
+            assert_near(own[:2], exact[:2])
+            assert_near(own[2:], exact[2:], 100)  # whose rounded elements PyTorch adds
+
+
+@pytest.mark.parametrize("name", DIMS)
+def test_a_file_can_be_read(name: str) -> None:
+    lines = file_of(name, "float32").splitlines()
+    assert len(lines) <= DIMS[name][0]
+    assert max(map(len, lines)) <= 120
+    assert any(line.startswith("# Given up: ") for line in lines)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", DIMS)
+def test_rows_along_other_dimensions(name: str) -> None:
+    assert_right(name, (1, 7, 40, 300))
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", DIMS)
+def test_rows_along_other_dimensions_on_an_emulated_chip(name: str) -> None:
+    _, space = executed(name, *NAMES)
+    text = on_cpu(strings(file_of(name, *NAMES))["CUDA"]).replace("on_cuda", "on_cpu")
+    space["LIBRARY"] = ctypes.CDLL(str(compiler.library(text, ["-O1", *FLAGS, "-Wno-sign-compare"])))
+    assert_right(name, (1, 8, 1100))
+
+
+def test_other_layouts() -> None:
+    function, _ = executed("rows/softmax_of_channels", *NAMES)
+    x = torch.randn(2, 9, 4, 5)
+    last = x.contiguous(memory_format=torch.channels_last)
+    for given in (last, x.transpose(0, 1), x[:, :, 1:, ::2], x[:, :, :, :1], x[:1].expand(3, 9, 4, 5)):
+        assert_near(results(function, [given]), results(function, [given.double()]))
+    assert function(torch.randn(2, 0, 3)).shape == (2, 0, 3)
+
+
+def test_groups() -> None:
+    function, _ = executed("rows/group_norm", *NAMES)
+    weight, bias = torch.randn(2, 6)
+    for shape, groups in (((4, 6), 2), ((2, 6, 4, 4), 6), ((2, 6, 3, 5), 1), ((0, 6, 2), 3)):
+        given = [torch.randn(shape), weight, bias, NORM, groups]
+        x, *others = (t.double() for t in given[:3])
+        assert_near([function(*given)], [nn.functional.group_norm(x, groups, *others)])
+        assert_near(results(function, given), results(function, wide(given)), 100)
+    with pytest.raises(RuntimeError, match="invalid for input of size"):
+        function(torch.randn(2, 6, 4), weight, bias, NORM, 4)
+
+
+def test_second_derivatives_of_groups() -> None:
+    function, _ = executed("rows/group_norm", *NAMES)
+    found: list[list[Tensor]] = []
+    for dtype in (torch.float32, torch.float64):
+        draw = drawing(dtype)
+        x, weight = draw(2, 4, 3).requires_grad_(), draw(4).requires_grad_()
+        y = function(x, weight, weight, NORM, 2)
+        [slope] = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        found.append([*torch.autograd.grad(slope.square().sum(), [x, weight])])
+    torch.testing.assert_close([t.double() for t in found[0]], found[1], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", DIMS)
+def test_nvcc_compiles_the_kernels(name: str, chip: str, tmp_path: Path) -> None:
+    nvcc(strings(file_of(name))["CUDA"], chip, tmp_path)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", [name for name in RUN if is_short(name)])
+def test_models_of_kernelbench(name: str) -> None:
+    """Against PyTorch's operations in float64: values, and gradients of inputs and of every parameter."""
+    arguments, shapes, reference = RUN[name]
+    _, space = executed(f"kernelbench/{name}", "float32")
+    torch.manual_seed(0)
+    model = space["ModelNew"](*arguments)
+    inputs = [torch.randn(shape, requires_grad=True) for shape in shapes]
+    exact = copy.deepcopy(model).double()
+    doubles = [each.detach().double().requires_grad_() for each in inputs]
+    for training in (True, False):
+        result, expected = model.train(training)(*inputs), reference(exact.train(training), *doubles)
+        incoming = torch.randn(result.shape)
+        ours = torch.autograd.grad(result, [*inputs, *model.parameters()], incoming)
+        theirs = torch.autograd.grad(
+            expected, [*doubles, *exact.parameters()], incoming.double(), allow_unused=True
+        )
+        for mine, other in zip((result, *ours), (expected, *theirs), strict=True):
+            torch.testing.assert_close(mine.double(), other, rtol=1e-5, atol=2e-5)

@@ -1,0 +1,109 @@
+"""Standalone files of scans and of the places of elements, on the CPU and, emulated, on CUDA."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import compiler
+import pytest
+import torch
+from emulated import FLAGS
+from rows_emulated import on_cpu
+from standalone_files import (
+    HARNESS,
+    Draw,
+    assert_near,
+    drawing,
+    executed,
+    file_of,
+    nvcc,
+    results,
+    strings,
+    wide,
+)
+
+TESTED = [torch.float32, torch.bfloat16]
+NAMES = [str(dtype)[6:] for dtype in TESTED]
+SCANS: dict[str, tuple[int, Callable[[Draw, int], list[Any]]]] = {  # the most lines, and the arguments
+    "scans/cumsum": (435, lambda draw, n: [draw(3, n)]),
+    "scans/cumprod": (475, lambda draw, n: [draw(3, n)]),
+    "kernelbench/matrix_cumsum_exclusive": (435, lambda draw, n: [draw(3, n)]),
+    "kernelbench/matrix_cumsum_reverse": (435, lambda draw, n: [draw(3, n)]),
+    "scans/silu_of_sums_to_come": (575, lambda draw, n: [draw(2, n, 3), draw(n, 1)]),
+}
+
+
+def assert_right(name: str, lengths: tuple[int, ...]) -> None:
+    """The function is that of float64, which these files leave to PyTorch."""
+    function, _ = executed(name, *NAMES)
+    for dtype in TESTED:
+        for n in lengths:
+            given = SCANS[name][1](drawing(dtype), n)
+            own, exact = results(function, given), results(function, wide(given))
+            assert_near(own[:2], exact[:2], 20)
+            assert_near(own[2:], exact[2:], 100)  # whose rounded elements PyTorch adds
+
+
+def assert_places(name: str) -> None:
+    function, _ = executed(name, *NAMES)
+    best = torch.argmax if name.endswith("max") else torch.argmin
+    for dtype in TESTED:
+        for shape in ((5, 1), (3, 600), (2, 300, 3)):
+            x = (torch.randn(shape) * 4).round().to(dtype)
+            x[0, 0] = torch.nan
+            dim = 1 if "columns" in name else -1
+            assert torch.equal(function(x), best(x, dim))
+
+
+@pytest.mark.parametrize("name", SCANS)
+def test_a_file_of_scans_can_be_read(name: str) -> None:
+    whole = file_of(name, "float32")
+    assert len(whole.splitlines()) <= SCANS[name][0]
+    assert max(map(len, whole.splitlines())) <= 120
+    assert "\n# Given up: " in whole
+    assert not HARNESS.search(whole)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", SCANS)
+def test_scans_on_the_cpu(name: str) -> None:
+    assert_right(name, (1, 7, 300))
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", ["scans/argmax", "kernelbench/columns_argmin"])
+def test_places_on_the_cpu_and_on_an_emulated_chip(name: str) -> None:
+    assert_places(name)
+    with_cuda(name)
+    assert_places(name)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", SCANS)
+def test_scans_on_an_emulated_chip(name: str) -> None:
+    with_cuda(name)
+    assert_right(name, (1, 7, 1500))
+
+
+def with_cuda(name: str) -> None:
+    """Have a file launch its text for CUDA, which g++ has made."""
+    _, space = executed(name, *NAMES)
+    text = on_cpu(strings(file_of(name, *NAMES))["CUDA"]).replace("on_cuda", "on_cpu")
+    space["LIBRARY"] = ctypes.CDLL(str(compiler.library(text, ["-O1", *FLAGS, "-Wno-sign-compare"])))
+
+
+def test_zeros_of_a_product() -> None:
+    function, _ = executed("scans/cumprod", *NAMES)
+    x = torch.randn(4, 9)
+    x[0, 3] = x[1, 0] = x[2, 2] = x[2, 5] = 0
+    assert_near(results(function, [x]), results(function, [x.double()]), 20)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", [*SCANS, "scans/argmax"])
+def test_nvcc_compiles_scans(name: str, chip: str, tmp_path: Path) -> None:
+    nvcc(strings(file_of(name))["CUDA"], chip, tmp_path)
