@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 from test_rows import BOUNDS, DTYPES, GPU, made, ulps
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from fusegen.errors import SpecErrors
 
@@ -106,6 +107,29 @@ def test_at_home_in_pytorch(mean: Any) -> None:
     out = torch.empty(0, dtype=torch.float64)
     assert torch.equal(function(plain, target, out=out), function(plain, target))
     assert out == function(plain, target)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "batchmean"])
+def test_programs_that_are_recorded_of_fake_tensors(mean: Any, reduction: str) -> None:
+    """Nothing asks a fake index for its integers, and the number of rows stays free."""
+    x, target = drawn((6, 5), torch.float32)
+    rows = torch.export.Dim("rows")
+    module = mean.ModelNew(reduction)
+    sizes = ({0: rows}, {0: rows})
+    program = torch.export.export(module, (x.detach(), target), dynamic_shapes=sizes, strict=False)
+    torch.testing.assert_close(program.module()(x[:4], target[:4]), module(x[:4], target[:4]))
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_recorded_gradients(mean: Any, mode: Literal["real", "fake", "symbolic"]) -> None:
+    """A graph that make_fx records runs on tensors that require gradients."""
+
+    def gradient(x: Tensor, target: Tensor) -> Tensor:
+        return torch.autograd.grad(mean.mean_loss(x, target), x)[0]
+
+    given = drawn((6, 5), torch.float32)
+    graph = make_fx(gradient, tracing_mode=mode)(*given)
+    torch.testing.assert_close(graph(*given), gradient(*given))
 
 
 def test_an_expression_is_picked_from_rows_of_several_dimensions(tmp_path: Path) -> None:
