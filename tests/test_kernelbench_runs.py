@@ -2,7 +2,11 @@
 
 import json
 import math
+import queue
 import re
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,7 @@ from benchmarks.kernelbench.journal import Journal
 from benchmarks.kernelbench.session import FAILS, REFUSED, RIGHT, WRONG, Outcome
 from benchmarks.kernelbench.timing import COMPILED, EAGER, OURS, Times
 from benchmarks.kernelbench.trials import Finding
+from benchmarks.kernelbench.turns import Turns
 from fusegen.evidence.bench.clock import Spread
 
 PROBLEMS = ROOT / "tests" / "problems"
@@ -243,6 +248,46 @@ def test_a_run_resumes_with_what_is_left(standalone: Path) -> None:
     assert first.stdout.splitlines()[1].split() == second.stdout.splitlines()[1].split()
     third = run(standalone, "--only", "2,5", "--resume")
     assert third.stderr == f"2 of 2 problems are in {standalone / 'found.jsonl'}\n"
+
+
+def test_several_processes_run_problems_and_each_outcome_is_in_the_journal(standalone: Path) -> None:
+    found = run(standalone, "--only", "2,5", "--workers", "2")
+    assert {row["problem"] for row in lines(standalone)} == {"2_Linear_Scale_Silu", "5_Scale_By_Number"}
+    assert [line[:6] for line in found.stderr.splitlines()] == ["[1/2] ", "[2/2] "]
+    assert found.stdout.splitlines()[-1] == "2 right"
+    assert all(row["times"] for row in lines(standalone))
+
+
+@pytest.mark.parametrize("many", [1, 3])
+def test_nothing_is_shared_while_something_is_timed(many: int, tmp_path: Path) -> None:
+    turns, events = Turns(tmp_path), queue.SimpleQueue[str]()
+    inside, leave = threading.Barrier(many + 1), threading.Event()
+
+    def share() -> None:
+        with turns.shared():
+            inside.wait()
+            leave.wait()
+            events.put("shared")
+
+    def take(name: str, turn: Callable[[], AbstractContextManager[None]]) -> None:
+        with turn():
+            events.put(name)
+
+    others = [threading.Thread(target=share) for _ in range(many)]
+    for each in others:
+        each.start()
+    inside.wait()  # all at once
+    timed = threading.Thread(target=take, args=("alone", turns.alone))
+    late = threading.Thread(target=take, args=("late", turns.shared))
+    for each in (timed, late):
+        each.start()
+        each.join(0.2)
+    assert events.empty()
+    leave.set()
+    for each in (*others, timed, late):
+        each.join()
+    order = [events.get() for _ in range(many + 2)]
+    assert order == [*["shared"] * many, "alone", "late"]
 
 
 @pytest.mark.full

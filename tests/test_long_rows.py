@@ -9,10 +9,16 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import ROOT
 from rows_emulated import Rows, emulated
 from test_rows import made
 from torch import Tensor
 from torch.nn import functional
+
+from fusegen.compiler.row_kernels import CompiledRows
+from fusegen.evidence.certify.rows import families, row_subject
+from fusegen.project import build
+from fusegen.project.loader import built
 
 LEAST = "LEAST_LONG = 1 << 19, LEAST_PART = 1 << 16"
 TOLERANCES = {torch.float32: 3e-7, torch.bfloat16: 8e-3, torch.float16: 1e-3, torch.float64: 1e-13}
@@ -147,3 +153,18 @@ OTHERS = {
 def test_other_modules_have_not(spec: str, tmp_path: Path) -> None:
     module: Any = made(tmp_path, "others", spec)
     assert HEADER not in module.CUDA_SOURCE
+
+
+def test_a_certificate_has_a_row_of_each_length_and_a_long_one() -> None:
+    short = [*families.groups(10**6)]
+    assert [*families.groups(10**6, 2**19 + 24)] == [*short, families.Group("normal", 1, 2**19 + 24)]
+    assert [*families.groups(10**5, 2**19 + 24)] == [*families.groups(10**5)]  # of more than are asked for
+
+
+@pytest.mark.parametrize(
+    ("name", "longest"), [("images_frobenius_norm", row_subject.LONGEST), ("matrix_softmax", 0)]
+)
+def test_the_long_row_is_of_modules_with_its_kernels(name: str, longest: int) -> None:
+    compiled = build.compiled_either(ROOT / f"specs/kernelbench/{name}.yaml")
+    assert isinstance(compiled, CompiledRows)
+    assert row_subject.of_module(compiled, built(compiled, ROOT / "generated")).longest == longest

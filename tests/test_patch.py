@@ -151,6 +151,32 @@ def test_a_copy_can_be_unpatched() -> None:
     assert type(model[1]) is not nn.GELU
 
 
+class Shift(nn.Module):
+    """A layer that TorchScript compiles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.act = nn.SiLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The activation, shifted."""
+        y: Tensor = self.act(x)
+        return y + 1
+
+
+def test_what_torchscript_has_compiled_stays() -> None:
+    scripted: Any = torch.jit.script(Shift())
+    model = nn.Sequential(nn.Linear(8, 8), scripted, nn.LayerNorm(8), nn.GELU())
+    x = torch.randn(3, 8)
+    expected = model(x)
+    report = fusegen.patch(model)
+    assert [each.path for each in report.replaced] == ["3"]
+    assert [each.path for each in report.kept] == ["2"]
+    assert model[1] is scripted
+    torch.testing.assert_close(model(x), expected, rtol=1e-5, atol=1e-6)
+    assert str(fusegen.patch(scripted)) == "the model has no layer that the library computes"
+
+
 def test_nothing_to_replace_is_one_sentence() -> None:
     nothing = fusegen.patch(nn.Linear(2, 2))
     assert str(nothing) == "the model has no layer that the library computes"

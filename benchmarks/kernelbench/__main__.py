@@ -18,8 +18,13 @@ wrong.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +37,7 @@ from benchmarks.kernelbench.problem import key
 from benchmarks.kernelbench.session import Options, Outcome
 from benchmarks.kernelbench.timing import COMPETITORS, COMPILED
 from benchmarks.kernelbench.trials import Place
+from benchmarks.kernelbench.turns import Turns
 
 HELP = "\b\n" + str(__doc__).replace("\n\n", "\n\n\b\n")  # lines as they are
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -98,6 +104,13 @@ def spread(_: click.Context, __: click.Parameter, rounds: int) -> int:
     help="Trials of other inputs.",
 )
 @click.option(
+    "--workers",
+    default=1,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Processes that run problems; one at a time is timed.",
+)
+@click.option(
     "--jobs",
     default=len(os.sched_getaffinity(0)),
     type=click.IntRange(min=1),
@@ -121,7 +134,8 @@ def main(folders: tuple[Path, ...], **given: Any) -> None:
     before = _before(journal, paths, made) if journal and given["resume"] else {}
     left = tuple(path for path in paths if path not in before)
     prepare([made[path] for path in left if path in made], options.place.device, given["jobs"])
-    found = before | watched(left, made, options, journal)
+    several = watched if given["workers"] == 1 else partial(side_by_side, given["workers"])
+    found = before | several(left, made, options, journal)
     ordered = [found[path] for path in paths]
     if given["file"]:
         given["file"].write_text(report.as_json(ran, ordered) + "\n", encoding="utf-8")
@@ -177,11 +191,36 @@ def watched(
     """The outcomes; each is printed, with the seconds of its phases, and written as soon as it is known."""
     found: dict[Path, Outcome] = {}
     for path, one in zip(paths, session.outcomes(paths, made, options), strict=True):
-        found[path] = one
-        click.echo(f"[{len(found)}/{len(paths)}] {report.progress(one)}", err=True)
+        found[path] = told(one, (len(found) + 1, len(paths)))
         if journal:
             journal.add(journal.key(path, made.get(path)), one)
     return found
+
+
+def side_by_side(
+    workers: int,
+    paths: tuple[Path, ...],
+    made: dict[Path, candidates.Made],
+    options: Options,
+    journal: Journal | None,
+) -> dict[Path, Outcome]:
+    """The outcomes of several processes, of which one at a time has the GPU for itself when it is timed."""
+    found: dict[Path, Outcome] = {}
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(workers, context) as pool:
+        own = replace(options, turns=Turns(Path(folder)))
+        due = {pool.submit(session.outcome, path, made.get(path), own): path for path in paths}
+        for done in as_completed(due):
+            found[due[done]] = told(done.result(), (len(found) + 1, len(paths)))
+            if journal:
+                journal.add(journal.key(due[done], made.get(due[done])), found[due[done]])
+    return found
+
+
+def told(one: Outcome, count: tuple[int, int]) -> Outcome:
+    """Print an outcome, with its number and how many there are, and return it."""
+    click.echo(f"[{count[0]}/{count[1]}] {report.progress(one)}", err=True)
+    return one
 
 
 if __name__ == "__main__":

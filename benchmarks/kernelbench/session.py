@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +18,7 @@ from benchmarks.kernelbench.candidates import Made
 from benchmarks.kernelbench.problem import NotAProblem, sentence
 from benchmarks.kernelbench.timing import Times
 from benchmarks.kernelbench.trials import Finding, Models, Place
+from benchmarks.kernelbench.turns import Turns
 
 RIGHT, WRONG, REFUSED, FAILS, NONE = "right", "WRONG", "REFUSED", "FAILS", "no module"
 STATE, TIMES, ACCURACY, LOADING = "state_dict", "times", "accuracy", "loading"
@@ -33,6 +34,7 @@ class Options:
     competitors: tuple[str, ...]  # who is timed
     rounds: int  # the turns of each; 0 times nobody
     trials: int = 5  # of other inputs, as the benchmark has five
+    turns: Turns = timing.TURNS  # of the processes of the run
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,21 @@ def outcomes(paths: tuple[Path, ...], made: Mapping[Path, Made], options: Option
         options: of the run.
     """
     for path in paths:
-        candidate = made.get(path)
-        if candidate is None:
-            yield Outcome(path.stem, "", "", NONE)
-        elif candidate.refused:
-            refusal = Finding("fusegen", candidate.refused)
-            yield Outcome(path.stem, "", candidate.path.as_posix(), REFUSED, (refusal,))
-        else:
-            yield _outcome(path, candidate, options)
-        gc.collect()
-        if options.place.device == "cuda":
-            torch.cuda.empty_cache()
+        yield outcome(path, made.get(path), options)
+
+
+def outcome(path: Path, candidate: Made | None, options: Options) -> Outcome:
+    """Return the outcome of one problem; arguments as of `outcomes`."""
+    if candidate is None:
+        return Outcome(path.stem, "", "", NONE)
+    if candidate.refused:
+        refusal = Finding("fusegen", candidate.refused)
+        return Outcome(path.stem, "", candidate.path.as_posix(), REFUSED, (refusal,))
+    found = _outcome(path, candidate, options)
+    gc.collect()
+    if options.place.device == "cuda":
+        torch.cuda.empty_cache()
+    return found
 
 
 def _outcome(path: Path, made: Made, options: Options) -> Outcome:
@@ -105,12 +111,13 @@ class Examination:
             self.findings += [Finding(STATE, differs)] if differs else []
             self.of = trials.placed(self.of, place)
         count = self.options.trials
-        tried = self.tried(trials.TRIALS, lambda: list(trials.findings(self.of, place, count)))
+        shared = self.options.turns.shared
+        tried = self.tried(trials.TRIALS, lambda: list(trials.findings(self.of, place, count)), shared)
         self.findings += tried or []
         measured, timed = None, None
         if not self.findings:
             timed = self.tried(TIMES, self.timed) if self.options.rounds else None
-            measured = self.tried(ACCURACY, lambda: accuracy.accuracy(self.of, place))
+            measured = self.tried(ACCURACY, lambda: accuracy.accuracy(self.of, place), shared)
             self.findings += measured.findings if measured else ()
         state = WRONG if self.findings else RIGHT
         found = tuple(self.findings)
@@ -118,12 +125,18 @@ class Examination:
 
     def timed(self) -> Times:
         """Return the times of everybody who is asked for."""
-        return timing.times(self.of, self.options.place, self.options.competitors, self.options.rounds)
+        of = self.options
+        return timing.times(self.of, of.place, of.competitors, of.rounds, of.turns)
 
-    def tried(self, check: str, part: Callable[[], Result]) -> Result | None:
-        """Return the result of a part; None, and a finding, if it fails."""
+    def tried(
+        self,
+        check: str,
+        part: Callable[[], Result],
+        turn: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> Result | None:
+        """Return the result of a part, in a turn of its own; None, and a finding, if it fails."""
         try:
-            with self.timing(check):
+            with self.timing(check), turn():
                 return part()
         except Exception as error:  # of the problem's or the candidate's code
             self.findings.append(Finding(check, f"it fails: {sentence(error)}"))

@@ -16,12 +16,14 @@ from torch import Tensor
 
 from benchmarks.kernelbench.problem import sentence
 from benchmarks.kernelbench.trials import Models, Place
+from benchmarks.kernelbench.turns import Turns
 from fusegen.evidence.bench import clock
 from fusegen.evidence.bench.clock import Run, Spread
 
 EAGER, COMPILED, OURS, RECORDED = "eager", "torch.compile", "ours", "ours in gradient mode"
 COMPETITORS = (EAGER, COMPILED, OURS, RECORDED)
 SEED = 11
+TURNS = Turns()  # of a process that has the GPU
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,9 @@ class Times:
         return self.spreads[who].median / self.spreads[OURS].median
 
 
-def times(of: Models, place: Place, competitors: tuple[str, ...], rounds: int) -> Times:
+def times(
+    of: Models, place: Place, competitors: tuple[str, ...], rounds: int, turns: Turns = TURNS
+) -> Times:
     """Return the times of the given competitors.
 
     Args:
@@ -47,6 +51,7 @@ def times(of: Models, place: Place, competitors: tuple[str, ...], rounds: int) -
         place: where they run.
         competitors: who takes part.
         rounds: the turns of each.
+        turns: of the processes of the run; compilers work in the time of others.
     """
     inputs = of.draw(SEED)
     makers: dict[str, Callable[[], Run]] = {
@@ -57,11 +62,13 @@ def times(of: Models, place: Place, competitors: tuple[str, ...], rounds: int) -
     }
     runs = {name: makers[name]() for name in competitors}
     begin = time.perf_counter()
-    said = _off(runs, place) if COMPILED in runs else ""
+    with turns.shared():
+        said = _off(runs, place) if COMPILED in runs else ""
     compiling = time.perf_counter() - begin if COMPILED in runs else 0.0
     if said.startswith("it fails"):
         del runs[COMPILED]
-    return Times(clock.rounds(runs, place.device, rounds), said, compiling)
+    with turns.alone():
+        return Times(clock.rounds(runs, place.device, rounds), said, compiling)
 
 
 def _compiled(of: Models) -> Callable[..., Tensor]:

@@ -16,7 +16,7 @@ from typing import Any, Callable, List, Sequence, Tuple
 
 import torch
 
-from .calls import PLAIN, differentiable, forward_ad, is_batch, traced, transformed
+from .calls import PLAIN, differentiable, is_batch, traced, transformed
 from .checks import check
 from .common import widened
 from .compiled_call import in_front_of_index
@@ -112,12 +112,7 @@ def _are_plain(kernels: Any, tensors: "Sequence[Any]") -> bool:
             return False
     if first.dtype not in kernels.dtypes or any(t.dtype != first.dtype for t in tensors[:-1]):
         return False
-    if (
-        traced()
-        or transformed()
-        or forward_ad._current_level >= 0
-        or first.device.type not in ("cpu", "cuda")
-    ):
+    if traced() or transformed() or first.device.type not in ("cpu", "cuda"):
         return False
     return not (first.is_cuda and widened(first) is not first)
 

@@ -75,6 +75,9 @@ def reasons(layer: nn.Module) -> Iterator[str]:
 
 def own_reasons(layer: nn.Module) -> Iterator[str]:
     """Yield why the forward of a layer cannot be read, each a clause."""
+    if isinstance(layer, torch.jit.ScriptModule):
+        yield "TorchScript has compiled it"
+        return
     if "forward" in vars(layer):
         yield "it has a forward of its own"
     if len(inspect.signature(type(layer).forward).parameters) != 2:

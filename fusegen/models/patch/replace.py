@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from fusegen.models.patch import causal_losses
+from fusegen.models.patch import causal_losses, walk
 from fusegen.models.patch.activations import Function, function_of, is_named, replacement
 from fusegen.models.patch.batches import InRow, in_row
 from fusegen.models.patch.derived import derive, is_derived, plan_of, restore
@@ -99,7 +99,7 @@ def _swapped(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
 def _gated(model: nn.Module) -> list[Replaced]:
     """Give the gated feed-forward layers of a model their kernels."""
     replaced = []
-    for path, layer in model.named_modules():
+    for path, layer in walk.layers(model):
         gate = gate_of(layer)
         if gate is not None:
             replaced.append(Replaced(path, f"{type(layer).__name__}, {gate}", gate.gated))
@@ -110,7 +110,7 @@ def _gated(model: nn.Module) -> list[Replaced]:
 def _rewritten(model: nn.Module) -> list[Replaced]:
     """Give norms their kernels with what is around them, in the layers that call both."""
     replaced = []
-    for path, layer in model.named_modules():
+    for path, layer in walk.layers(model):
         if is_derived(layer):
             continue
         row, link = in_row(layer), link_of(model, path)
@@ -141,7 +141,7 @@ def _of_rows(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
     replaced: list[Replaced] = []
     kept: list[Kept] = []
     first = next(model.parameters(), torch.empty(0))
-    for path, layer in model.named_modules():
+    for path, layer in walk.layers(model):
         of = None if is_derived(layer) else row_layer_of(layer)
         if of is None:
             continue
@@ -160,7 +160,7 @@ def _losses(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
     """Give causal language models a loss that makes no copy of the logits."""
     replaced: list[Replaced] = []
     kept: list[Kept] = []
-    for path, layer in model.named_modules():
+    for path, layer in walk.layers(model):
         of = causal_losses.loss_of(layer)
         if isinstance(of, str):
             kept.append(Kept(path, f"{type(layer).__name__}, {causal_losses.FUNCTION}", of))
@@ -207,7 +207,7 @@ def _runs_in_kernel(holder: nn.Module, layer: nn.Module) -> bool:
 
 def _places(model: nn.Module) -> Iterator[tuple[nn.Module, str, str, nn.Module]]:
     """Every place of a layer: its holder, its name there, its path, and the layer; each holder once."""
-    for path, holder in model.named_modules():
+    for path, holder in walk.layers(model):
         for name, layer in holder._modules.items():
             if layer is not None:
                 yield holder, name, f"{path}.{name}".lstrip("."), layer

@@ -43,13 +43,20 @@ class Group:
         return KINDS[self.kind]((self.rows, self.length), generator, dtype).to(dtype)
 
 
-def groups(most: int) -> Iterator[Group]:
-    """Return the groups, the shortest rows first, of at most so many elements in all."""
-    for length, rows in LENGTHS.items():
+def groups(most: int, longest: int = 0) -> Iterator[Group]:
+    """Return the groups, the shortest rows first, of at most so many elements in all.
+
+    Args:
+        most: how many.
+        longest: the length of one row more, where kernels of their own have rows that are so long.
+    """
+    for length, rows in (LENGTHS | ({longest: 1} if longest else {})).items():
         for kind in KINDS if length < LONG else OF_LONG:
             most -= rows * length
             if most >= 0:
                 yield Group(kind, rows, length)
+            if length == longest:
+                break
 
 
 def within(rows: Tensor, low: float, high: float) -> Tensor:

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from fusegen.codegen import row_features
+from fusegen.codegen import long_rows, row_features
 from fusegen.codegen.render.forward_arguments import function_name
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.core.spec import Spec
+from fusegen.core.targets import Device
 from fusegen.errors import NotAReference, OtherFunction
 from fusegen.evidence.certify.enclosures.ball_rows import values
 from fusegen.evidence.certify.enclosures.row_balls import RowBalls
@@ -26,6 +27,7 @@ Column = tuple[Tensor, Tensor, Tensor]
 APART = 2.0**-40  # of the largest result, in float64
 IGNORED = -100  # an index that picks no element
 CHANNELS = 24  # of a group, of which its length has divisors
+LONGEST = long_rows.LEAST + CHANNELS  # of rows that several blocks have
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class RowSubject(Subject):
     indices: frozenset[str] = frozenset()
     finds: bool = False  # whether a result is the place of an element, which has none
     lengths: tuple[int, ...] = (7, 64, 1000, 4099)  # of the rows of other calls
+    longest: int = 0  # the length of one row more that is judged, if any
     results: tuple[str, ...] = ()  # the names of its results, where there are several
 
     @property
@@ -55,7 +58,7 @@ class RowSubject(Subject):
 
     def groups(self, most: int) -> Iterable[Group]:
         """Return the groups of rows that are judged, of at most so many elements in all."""
-        return groups(most)
+        return groups(most, self.longest)
 
     def exact(
         self, tensors: Sequence[Tensor], incoming: Sequence[Tensor], dtype: torch.dtype
@@ -154,6 +157,7 @@ def _rows_of(compiled: CompiledRows) -> dict[str, Any]:
         "features": frozenset(row_features.summed(compiled)),
         "by_channel": bool(row_features.channels(spec)),
         "is_grouped": bool(spec.over.groups),
+        "longest": LONGEST if long_rows.headers(compiled, Device.CUDA) else 0,
     }
 
 
