@@ -188,6 +188,19 @@ def test_what_is_no_index_is_refused(losses: Any) -> None:
         losses.KERNELS.forward(x, target[:, None].double())
 
 
+@pytest.mark.parametrize("wrong", [6, -1, 2**40])
+def test_kernels_refuse_what_a_traced_call_does_not_check(mean: Any, wrong: int) -> None:
+    x, target = drawn((4, 6), torch.float32)
+    traced: Any = torch.compile(mean.mean_loss, fullgraph=True, backend="aot_eager")
+    batched = torch.vmap(mean.mean_loss)
+    assert torch.equal(traced(x, target), batched(x[None], target[None])[0])
+    several = target[:, None].repeat(1, 2)
+    several[2] = wrong
+    for call in (traced, lambda x, target: batched(x[None], target[None])):
+        with pytest.raises(RuntimeError, match=r"an index is out of the range of a row's elements"):
+            call(x, several[:, 1])
+
+
 NO_INDEX = "inputs: {x: {shape: [64, 30]}, t: {shape: [64]}}\nover: [-1]\nformula: x[t]"
 WRONG = {
     f"{INPUTS}formula: x[target]": "'target' picks elements of rows, and this spec has no rows",
