@@ -112,6 +112,22 @@ def test_gradients_of_gradients_and_batches_of_them_are_pythons() -> None:
     torch.testing.assert_close(*of_many, rtol=1e-12, atol=0)
 
 
+@pytest.mark.parametrize("shape", [(6, 5), (6, 1), (1,), ()])
+def test_weights_that_differ_by_row_or_broadcast(shape: tuple[int, ...]) -> None:
+    """A mean is divided by the weights that the index picks, however its gradient is computed."""
+    loss, ([x, _, target], _) = counted("losses/weighted_nll"), drawn("losses/weighted_nll", (6, 5))
+    weight = torch.rand(shape) + 0.5
+    own = weight.expand(6, 5).gather(1, target.clamp(min=0)[:, None])[:, 0].masked_fill(target < 0, 0)
+    wanted = -(own * x.gather(1, target.clamp(min=0)[:, None])[:, 0]).sum() / own.sum()
+    [slope] = torch.autograd.grad(wanted, x)
+    for call in (loss.call, loss.python):
+        torch.testing.assert_close(call(x, weight, target), wanted)
+        for is_recorded in (False, True):
+            [found] = torch.autograd.grad(call(x, weight, target), x, create_graph=is_recorded)
+            torch.testing.assert_close(found, slope)
+        torch.testing.assert_close(torch.func.grad(call)(x.detach(), weight, target), slope)
+
+
 def test_a_hook_that_unpacks_another_shape_is_refused() -> None:
     loss, ([x, target], _) = counted("rows/cross_entropy"), drawn("rows/cross_entropy", (6, 4))
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t[:2] if t.dim() == 2 else t):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import ROOT
+from emulated import State
 from rows_emulated import Rows, emulated
 from test_rows import made
 from torch import Tensor
@@ -78,6 +79,16 @@ def test_softmax_of_long_rows(kernels: Any, n: int, dtype: torch.dtype) -> None:
     assert torch.equal(kernels("long_softmax").forward([x[1:]]), own[1:])  # whatever other rows there are
     [slope] = kernels("long_softmax").backward([grad, x])
     assert_near(slope, torch.autograd.grad(exact, wide, grad.double())[0], 16)
+
+
+def test_memory_that_is_not_there_is_reported_once(tmp_path: Path) -> None:
+    """A launch that comes later does not report what was wrong with this one."""
+    ask, x = "made.parts) * sizeof(double)", torch.zeros(1, 2**19)
+    library = emulated(made(tmp_path, "long_softmax", SPECS["long_softmax"]), (ask, "made.parts) << 56"))
+    for _ in range(2):
+        with pytest.raises(AssertionError, match="out of memory"):
+            library.forward([x])
+    assert State.in_dll(library.library(torch.float32), "emulation").launch_error == 0
 
 
 SPECIAL = {"NaN": torch.nan, "infinity": torch.inf, "-infinity": -torch.inf, "huge": 3e38}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 from test_rows import BOUNDS, DTYPES, GPU, made, ulps
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from fusegen.errors import SpecErrors
 
@@ -108,6 +109,29 @@ def test_at_home_in_pytorch(mean: Any) -> None:
     assert out == function(plain, target)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum", "batchmean"])
+def test_programs_that_are_recorded_of_fake_tensors(mean: Any, reduction: str) -> None:
+    """Nothing asks a fake index for its integers, and the number of rows stays free."""
+    x, target = drawn((6, 5), torch.float32)
+    rows = torch.export.Dim("rows")
+    module = mean.ModelNew(reduction)
+    sizes = ({0: rows}, {0: rows})
+    program = torch.export.export(module, (x.detach(), target), dynamic_shapes=sizes, strict=False)
+    torch.testing.assert_close(program.module()(x[:4], target[:4]), module(x[:4], target[:4]))
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_recorded_gradients(mean: Any, mode: Literal["real", "fake", "symbolic"]) -> None:
+    """A graph that make_fx records runs on tensors that require gradients."""
+
+    def gradient(x: Tensor, target: Tensor) -> Tensor:
+        return torch.autograd.grad(mean.mean_loss(x, target), x)[0]
+
+    given = drawn((6, 5), torch.float32)
+    graph = make_fx(gradient, tracing_mode=mode)(*given)
+    torch.testing.assert_close(graph(*given), gradient(*given))
+
+
 def test_an_expression_is_picked_from_rows_of_several_dimensions(tmp_path: Path) -> None:
     body = (
         "inputs: {x: {shape: [8, 4, 5]}, r: {shape: [8, 4, 5]}, at: {shape: [8], index: x}}\n"
@@ -162,6 +186,19 @@ def test_what_is_no_index_is_refused(losses: Any) -> None:
     assert own.flatten().tolist() == [-2, -100, -7, 5]
     with pytest.raises(RuntimeError, match="expected an index in int64"):
         losses.KERNELS.forward(x, target[:, None].double())
+
+
+@pytest.mark.parametrize("wrong", [6, -1, 2**40])
+def test_kernels_refuse_what_a_traced_call_does_not_check(mean: Any, wrong: int) -> None:
+    x, target = drawn((4, 6), torch.float32)
+    traced: Any = torch.compile(mean.mean_loss, fullgraph=True, backend="aot_eager")
+    batched = torch.vmap(mean.mean_loss)
+    assert torch.equal(traced(x, target), batched(x[None], target[None])[0])
+    several = target[:, None].repeat(1, 2)
+    several[2] = wrong
+    for call in (traced, lambda x, target: batched(x[None], target[None])):
+        with pytest.raises(RuntimeError, match=r"an index is out of the range of a row's elements"):
+            call(x, several[:, 1])
 
 
 NO_INDEX = "inputs: {x: {shape: [64, 30]}, t: {shape: [64]}}\nover: [-1]\nformula: x[t]"

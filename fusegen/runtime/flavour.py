@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Set, Tuple
 import torch
 from torch._C import _are_functorch_transforms_active as are_transforms_active
 from torch._C._functorch import get_interpreter_stack
+from torch._subclasses.fake_tensor import is_fake
 from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling, is_dynamo_compiling
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -31,6 +32,7 @@ __all__ = [
     "inline_options",
     "is_compiling",
     "is_dynamo_compiling",
+    "is_fake",
     "is_traceable_wrapper_subclass",
     "joined",
     "kept_as",

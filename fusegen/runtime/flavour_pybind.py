@@ -7,6 +7,7 @@ import sys
 from typing import Any, Callable, Dict, List, Set, Tuple
 
 import torch
+from torch._subclasses import fake_tensor
 
 from . import flags
 
@@ -17,7 +18,7 @@ SPACE = ""  # which only the stable ABI names in C++
 CPU_FLAGS = ["-fopenmp", *flags.CPU_FLAGS]
 are_transforms_active = torch._C._are_functorch_transforms_active
 
-# What came after PyTorch 2.0, in 2.3, 2.1, 2.1, 2.1 and 2.5; vmap took a bare operator row after row.
+# What came after PyTorch 2.0, in 2.3, 2.1, 2.1, 2.1, 2.1 and 2.5; vmap took a bare operator row after row.
 is_dynamo_compiling = getattr(
     getattr(torch, "compiler", None), "is_dynamo_compiling", torch._utils.is_compiling
 )
@@ -32,6 +33,7 @@ is_traceable_wrapper_subclass = getattr(
     "is_traceable_wrapper_subclass",
     lambda tensor: hasattr(tensor, "__tensor_flatten__"),
 )
+is_fake = getattr(fake_tensor, "is_fake", lambda tensor: isinstance(tensor, fake_tensor.FakeTensor))
 register_vmap = getattr(torch.library, "register_vmap", lambda operator, rule, lib: None)
 active_transforms = getattr(torch._C._functorch, "get_interpreter_stack", lambda: ())
 

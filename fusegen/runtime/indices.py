@@ -7,6 +7,7 @@ import torch
 from .arguments import calling
 from .calls import is_symbolic, traced, transformed
 from .checks import check
+from .flavour import is_fake
 
 IGNORED = -100  # picks no element, as PyTorch's ignore_index
 BEYOND = -2  # an integer that kernels refuse
@@ -33,7 +34,7 @@ def indexed(of: "Tuple[str, str, int, int]", given: Any, x: Any, ignored: int = 
     rows, row = x.shape[:first] + x.shape[last:], x.shape[first:last]
     shapes = f"{name} has the shape {tuple(given.shape)}, and the rows have {tuple(rows)}"
     check(given.shape == rows, module, shapes)
-    if given.device.type == "cpu" and not traced() and not transformed():
+    if given.device.type == "cpu" and not traced() and not transformed() and not is_fake(given):
         _check_range(module, name, given, row.numel(), ignored)
     whole = given if ignored == IGNORED else _mapped(given, ignored)
     return whole.reshape(*x.shape[:first], *(1 for _ in row), *x.shape[last:])

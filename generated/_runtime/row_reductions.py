@@ -43,23 +43,33 @@ def of_all_rows(kernels: Any, function: "Callable[..., Any]", *given: Any) -> An
     values = function(*arguments)
     if reduction == "none":
         return values
-    total = values.sum(dtype=torch.float64)
+    divisor: Any = 1
     if reduction == "batchmean":
-        total = total / values.shape[:1].numel()
+        is_tensor = isinstance(values, torch.Tensor) and values.dim()  # whose size may be symbolic
+        divisor = values.shape[0] if is_tensor else values.shape[:1].numel()
     if reduction == "mean":
-        count = values.numel()
-        if kernels.signature.indices:  # of the rows that are not ignored
-            picked = arguments[kernels.inputs - 1].reshape(-1)
-            weights = arguments[kernels.divisor]
-            count = _picked(weights, picked) if kernels.divisor else (picked != IGNORED).sum()
-        total = total / count
-    return total.to(values.dtype)
+        divisor = _counted(kernels, arguments) if kernels.signature.indices else values.numel()
+    return _quotient(values, divisor, reduction)
 
 
-def _picked(weights: Any, index: Any) -> Any:
-    """Return the sum of the weights that an index picks, in float64."""
-    found = weights.detach().reshape(-1)[index.clamp(min=0)].to(torch.float64)
-    return torch.where(index != IGNORED, found, 0.0).sum()
+def _quotient(values: Any, divisor: Any, reduction: str) -> Any:
+    """Return the sum of values over a divisor, by which a sum alone is not divided."""
+    total = values.sum(dtype=torch.float64)
+    return (total if reduction == "sum" else total / divisor).to(values.dtype)
+
+
+def _counted(kernels: Any, arguments: "Sequence[Any]") -> Any:
+    """Return the number of rows whose index picks an element, or the sum of the weights that it picks."""
+    x, index = arguments[0], arguments[kernels.inputs - 1]
+    if not kernels.divisor:
+        return (index != IGNORED).sum()
+    first, count = kernels.rows_given
+    last = first + count - 1 if count else -1
+    weights, picked = (
+        t.flatten(first, last) for t in (arguments[kernels.divisor].detach().expand(x.shape), index)
+    )
+    found = weights.gather(last if first < 0 else first, picked.clamp(min=0)).to(torch.float64)
+    return torch.where(picked != IGNORED, found, 0.0).sum()
 
 
 def with_index(kernels: Any) -> "Callable[..., Any]":
@@ -148,7 +158,7 @@ def _by_kernel(
     """
     grad, divisor, reduction = of
     if reduction != "sum":
-        grad = torch.div(grad, divisor, out=torch.empty_like(grad))  # in double
+        grad = torch.div(grad, divisor).to(grad.dtype)  # the division is in double
     first = kernels.first_of_row(tensors[0].dim())
     return [*listed(kernels.backward(grad.expand(tensors[0].shape[:first]), *tensors, *scalars))]
 
@@ -158,11 +168,11 @@ def recorded(
 ) -> "List[Any]":
     """Return the gradients of tensors as autograd records them; an index and a divisor were saved, too."""
     followed = torch.is_grad_enabled()
-    *tensors, index, _ = saved
+    *tensors, index, divisor = saved
     laid = index[(..., *(None,) * (tensors[0].dim() - index.dim()))]  # C++ saves that of rows alone
     with torch.enable_grad():
         views = [t.view_as(t) for t in tensors]  # since one may be another one, or depend on it
-        value = of_all_rows(kernels, kernels.of_taken, *views, laid, *scalars, reduction)
+        value = _quotient(kernels.of_taken(*views, laid, *scalars), divisor, reduction)
     wanted = [t for t in views if t.requires_grad]
     found = iter(torch.autograd.grad(value, wanted, grad, create_graph=followed))
     return [next(found) if t.requires_grad else None for t in views]

@@ -140,10 +140,14 @@ class Rows(Activation):
     def _feature_bits(self) -> int:
         return sum(1 << k for k, is_one in enumerate(self._which_are_features()) if is_one)
 
+    @property
+    def rows_given(self) -> "Tuple[int, int]":
+        """Return the first dimension of a given row, and how many it has; 0 for all from there on."""
+        return (self.views.first, self.views.size) if self.views else (self.over, 0)
+
     def index(self, name: str, given: Any, x: Any, ignored: int = IGNORED) -> Any:
         """Return integers that pick an element of each row as the kernels take them; one picks none."""
-        over, count = (self.views.first, self.views.size) if self.views else (self.over, 0)
-        return indexed((self.name, name, over, count), given, x, ignored)
+        return indexed((self.name, name, *self.rows_given), given, x, ignored)
 
     def registration(self, kernel: str, counts: str) -> str:
         """Return the line of C++ that registers a kernel; it says which tensors are values of rows."""

@@ -36,7 +36,12 @@ enum cudaDeviceAttr {
 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1 };
-enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidDevice = 101 };
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidDevice = 101
+};
 
 // What a test sets, and what it reads afterwards.
 struct Emulation {
@@ -95,6 +100,7 @@ cudaError_t cudaFuncSetAttribute(Kernel kernel, cudaFuncAttribute, int bytes) {
 }
 inline cudaError_t cudaGetLastError() { return cudaError_t(std::exchange(emulation.launch_error, 0)); }
 inline const char* cudaGetErrorString(cudaError_t error) {
+  if (error == cudaErrorMemoryAllocation) return "out of memory";
   return error == cudaErrorInvalidDevice ? "invalid device ordinal" : "invalid argument";
 }
 

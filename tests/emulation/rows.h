@@ -62,8 +62,9 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
 
 inline cudaError_t cudaMallocAsync(void** to, size_t bytes, cudaStream_t) {
   *to = std::malloc(bytes);
-  std::memset(*to, -1, bytes);  // NaN, so that what no block has written is seen
-  return cudaSuccess;
+  if (*to != nullptr) std::memset(*to, -1, bytes);  // NaN, so that what no block has written is seen
+  else emulation.launch_error = cudaErrorMemoryAllocation;  // until cudaGetLastError takes it
+  return *to != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t) {
   std::free(memory);

@@ -15,6 +15,39 @@
 namespace fusegen {
 namespace {
 
+#ifndef ON_CUDA
+// A tensor in front of an index, whose last dimensions have a row's elements: weights of channels have not.
+#ifdef FUSEGEN_BY_CHANNEL
+constexpr int WITH_ROWS = FUSEGEN_INDICES - FUSEGEN_TENSORS;
+#else
+constexpr int WITH_ROWS = -1;
+#endif
+
+// The place in memory of an element, by its number in the order of the dimensions.
+inline int64_t place_of(const View& view, int64_t number) {
+  int64_t at = 0;
+  for (int64_t d = view.dim - 1; d >= 0; number /= view.size[d--]) at += number % view.size[d] * view.stride[d];
+  return at;
+}
+
+// Checks that an index on the CPU picks elements of a row or none, since what is traced has no other check.
+inline void check_range(const View& index, const View& in_front) {
+  const int64_t dims = FUSEGEN_OVER < 0 ? -int64_t(FUSEGEN_OVER) : index.dim - FUSEGEN_OVER;
+  int64_t elements = 1, rows = 1;
+  bool is_dense = true;
+  for (int64_t d = std::max<int64_t>(in_front.dim - dims, 0); d < in_front.dim; ++d) elements *= in_front.size[d];
+  for (int64_t d = index.dim - 1; d >= 0; rows *= index.size[d--])
+    is_dense = is_dense && (index.size[d] == 1 || index.stride[d] == rows);
+  const auto* const picked = static_cast<const int64_t*>(index.data);
+  bool is_in_range = true;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t own = picked[is_dense ? row : place_of(index, row)];
+    is_in_range = is_in_range && (own == IGNORED || (own >= 0 && own < elements));
+  }
+  check(is_in_range, "an index is out of the range of a row's elements");
+}
+#endif
+
 // In place of the function for an index in double, which takes less of a call: overload resolution finds this one.
 template <int N, int P>
 void describe_indices(const Call<N, P>& call, const Tensor* tensor, int count) {
@@ -25,6 +58,9 @@ void describe_indices(const Call<N, P>& call, const Tensor* tensor, int count) {
     aoti_torch_get_device_index(tensor[k].get(), &index);
     check(type == device_type() && index == call.device, "expected an index on the device of the other tensors");
     check(dtype == aoti_torch_dtype_int64(), "expected an index in int64");
+#ifndef ON_CUDA
+    check_range(view_of(tensor[k]), view_of(tensor[WITH_ROWS]));
+#endif
   }
 }
 

@@ -116,7 +116,7 @@ cudaError_t launch_phases(const RowLaunch<F>& of, std::index_sequence<AT...>) {
   PartValues<F> made{nullptr, of.rows, parts_of_row(of.call.size[of.call.rank - 1])};
   const size_t bytes = size_t(PHASES * of.rows * F::MOST_RESULTS * made.parts) * sizeof(double);
   cudaError_t error = cudaMallocAsync(reinterpret_cast<void**>(&made.memory), bytes, stream);
-  if (error != cudaSuccess) return error;
+  if (error != cudaSuccess) return cudaGetLastError();  // which forgets it, so that no later launch reports it
   (launch_phase<F, T, WHOLE, FEATURES, AT, PHASES>(of.call, made, values, stream), ...);
   error = cudaGetLastError();
   const cudaError_t freed = cudaFreeAsync(made.memory, stream);
