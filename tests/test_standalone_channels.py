@@ -89,6 +89,14 @@ def test_channels_last_and_errors() -> None:
         assert_near([model(given).detach()], [exact])
     with pytest.raises(ValueError, match="expected more than one value for each channel in training"):
         model(torch.randn(1, 6))
+    for shape in ((3, 4), (3,)):
+        for training in (True, False):
+            one = space["ModelNew"](1).train(training)
+            with pytest.raises(ValueError, match="expected 1 channels in dimension 1, got an input of"):
+                one(torch.randn(shape))
+    weight = torch.ones(6, device="meta")
+    with pytest.raises(RuntimeError, match="meta"):
+        space["batch_norm_relu"](x, weight, weight)
 
 
 def test_second_derivatives_of_channels() -> None:

@@ -95,6 +95,13 @@ def with_cuda(name: str) -> None:
     space["LIBRARY"] = ctypes.CDLL(str(compiler.library(text, ["-O1", *FLAGS, "-Wno-sign-compare"])))
 
 
+def test_rows_without_a_place() -> None:
+    function, _ = executed("scans/argmax", *NAMES)
+    assert function(torch.randn(0, 3)).shape == (0,)
+    with pytest.raises(RuntimeError, match="a row has no elements, so that none is found"):
+        function(torch.randn(3, 0))
+
+
 def test_zeros_of_a_product() -> None:
     function, _ = executed("scans/cumprod", *NAMES)
     x = torch.randn(4, 9)
