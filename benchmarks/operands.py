@@ -145,10 +145,10 @@ def check(name: str, function: Callable[..., Tensor], given: list[Tensor]) -> No
     limit = LIMITS[str(grad.dtype).removeprefix("torch.")]
     for k, (found, other, wanted) in enumerate(zip(ours, theirs, exact, strict=True)):
         size = Size(float(wanted.abs().max()), 0.0)
-        off = errors(found, wanted, size, limit)
+        before, off = errors(other, found, wanted, size, limit)
         if k == 0 and not off.largest <= limit:
             raise click.ClickException(f"{name}: off by {off.largest:.1e} of the largest value")
-        said = SLOPES.broken(errors(other, wanted, size, limit), off, torch.finfo(grad.dtype).eps)
+        said = SLOPES.broken(before, off, torch.finfo(grad.dtype).eps)
         if k > 0 and said:
             raise click.ClickException(f"{name}: gradient {k - 1}: {said}")
 
@@ -156,7 +156,7 @@ def check(name: str, function: Callable[..., Tensor], given: list[Tensor]) -> No
 def _with_gradients(call: Callable[..., Tensor], inputs: list[Tensor], grad: Tensor) -> list[Tensor]:
     """Return the result of a function, and the gradients of its inputs."""
     y = call(*inputs)
-    return [y, *torch.autograd.grad(y, inputs, grad)]
+    return [y.detach(), *torch.autograd.grad(y, inputs, grad)]
 
 
 def runs(

@@ -174,6 +174,11 @@ def test_inputs_stay_where_kernels_would_copy_outputs(
     monkeypatch.setattr(own, "adds_bias_apart", lambda x: True)
     seen: list[Tensor] = []
     convolved = own.convolved
-    monkeypatch.setattr(own, "convolved", lambda layer, x: seen.append(x) or convolved(layer, x))
+
+    def watched(layer: Any, x: Tensor) -> Any:
+        seen.append(x)
+        return convolved(layer, x)
+
+    monkeypatch.setattr(own, "convolved", watched)
     kernels.without_bias(nn.Conv2d(4, 8, 3).bfloat16(), torch.randn(2, 4, 9, 7).bfloat16())
     assert seen[0].is_contiguous(memory_format=torch.channels_last) is expected

@@ -174,6 +174,10 @@ HOST_DEVICE M f(M x) {
     assert compact(function, lambda _: True) == f"{head}{{ return g(x); }}"
     assert compact(function, lambda _: False) == f"{head}{{ return h(x); }}"
     assert compact(function, lambda _: None).count("return") == 2
+    of_device = function.replace("  if", "#ifdef __CUDACC__\n  if").replace(
+        "  return h", "#endif\n  return h"
+    )
+    assert compact(of_device, lambda _: False) == f"{head}{{ return h(x); }}"
 
 
 # Results

@@ -112,7 +112,7 @@ def test_windows_that_are_refused(name: str, given: list[Any], message: str) -> 
     function, _ = executed(f"windows/{name}", *NAMES)
     with pytest.raises(RuntimeError, match=message):
         function(torch.randn(2, 3, 6, 8), *given)
-    with pytest.raises(RuntimeError, match="^a dimension of the windows has no elements$"):
+    with pytest.raises(RuntimeError, match=r"^a dimension of the windows has no elements$"):
         function(torch.randn(2, 3, 0, 8), 2)
 
 

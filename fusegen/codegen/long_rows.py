@@ -27,4 +27,5 @@ def _declared(spec: Spec) -> int:
     if over is None or over.count or over.of_channel or spec.producer:
         return 0
     parts = {each.name: each.default for each in spec.init}.get(over.groups, 1)
-    return prod(over.parted(spec.inputs[0].shape)[1]) // int(parts)
+    assert isinstance(parts, int)
+    return prod(over.parted(spec.inputs[0].shape)[1]) // parts
