@@ -95,6 +95,11 @@ def with_cuda(name: str) -> None:
     space["LIBRARY"] = ctypes.CDLL(str(compiler.library(text, ["-O1", *FLAGS, "-Wno-sign-compare"])))
 
 
+@pytest.mark.parametrize(("name", "holds"), [("cumsum", False), ("cumprod", True), ("argmax", False)])
+def test_only_the_second_of_two_scans_needs_the_results_of_the_first(name: str, holds: bool) -> None:
+    assert ("room = x.new_empty(" in file_of(f"scans/{name}", "float32")) is holds
+
+
 def test_rows_without_a_place() -> None:
     function, _ = executed("scans/argmax", *NAMES)
     assert function(torch.randn(0, 3)).shape == (0,)

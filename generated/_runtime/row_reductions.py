@@ -15,8 +15,9 @@ import functools
 from typing import Any, Callable, List, Sequence, Tuple
 
 import torch
+from torch.autograd import forward_ad
 
-from .calls import PLAIN, differentiable, forward_ad, is_batch, traced, transformed
+from .calls import PLAIN, differentiable, is_batch, traced, transformed
 from .checks import check
 from .common import widened
 from .compiled_call import in_front_of_index
