@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import click
 import pytest
 import torch
 from torch import Tensor, nn
 
+from benchmarks import operands
 from benchmarks.kernelbench import trials
-from benchmarks.kernelbench.accuracy import MOST, VALUES, Accuracy, accuracy
+from benchmarks.kernelbench.accuracy import MOST, NANS, VALUES, Accuracy, accuracy
 from benchmarks.kernelbench.errors import Errors, Size, errors
 from benchmarks.kernelbench.trials import Models, Place
 
@@ -80,6 +82,14 @@ class Wrong(Places):
         return super().forward(x) + 1
 
 
+class Narrow(Places):
+    """The same in 32 bits."""
+
+    def forward(self, x: Tensor) -> Any:
+        """The places."""
+        return super().forward(x).int()
+
+
 def measured(reference: nn.Module, candidate: nn.Module, draw: Callable[[], list[Any]]) -> Accuracy:
     """The measurements of a pair on the CPU."""
     return accuracy(Models(reference, candidate, lambda seed: draw()), CPU)
@@ -98,10 +108,41 @@ def test_labels_keep_their_dtype_and_have_no_gradient() -> None:
     assert trials._placed(labelled()[0], Place("cpu", torch.bfloat16)).dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize(("candidate", "finds"), [(Places(), False), (Wrong(), True)])
+@pytest.mark.parametrize(("candidate", "finds"), [(Places(), False), (Wrong(), True), (Narrow(), True)])
 def test_places_are_compared_as_they_are(candidate: nn.Module, finds: bool) -> None:
     found = measured(Places(), candidate, lambda: [torch.randn(6, 5)])
     assert bool(found.findings) is finds
+
+
+def test_large_places_are_compared_as_they_are() -> None:
+    given = torch.tensor([3, 200_000])
+    assert trials.wrong(given, given, 1e-2) == ""
+    assert trials.wrong(given + 1, given, 1e-2) == "it gives 4 for 3 at element 0"
+    assert (
+        trials.wrong(given.add(torch.tensor([0, 1])), given, 1e-2)
+        == "it gives 200001 for 200000 at element 1"
+    )
+
+
+class Far(Places):
+    """The same, one further where rows have NaN in the last of their many elements."""
+
+    def forward(self, x: Tensor) -> Any:
+        """Other places."""
+        return super().forward(x) + x.isnan().any()
+
+
+def test_places_beside_nan_are_compared_as_they_are() -> None:
+    found = measured(Places(), Far(), lambda: [torch.randn(2, 20_000)])
+    assert [one.check for one in found.findings] == [NANS]
+
+
+def test_chains_with_operands_are_compared_with_eager() -> None:
+    chain = operands.CHAINS["bias_relu_scale_residual"]
+    given = operands.tensors(chain, (2, 3, 4, 5), "NCHW", torch.zeros(()))
+    operands.check("bias_relu_scale_residual", chain.eager, given)
+    with pytest.raises(click.ClickException, match=r"off by .* of the largest value"):
+        operands.check("bias_relu_scale_residual", lambda *t: chain.eager(*t) * 1.01, given)
 
 
 def test_a_first_dimension_that_is_no_batch_is_not_cut() -> None:

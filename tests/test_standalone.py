@@ -131,6 +131,15 @@ def test_a_file_has_what_is_called_and_no_more() -> None:
     assert not re.search(r"\b(tanh|relu|softplus|erfc|ndtr_tail_in_double|round_to_odd)\(", cpp)
 
 
+@pytest.mark.parametrize(
+    "name", ["rows/group_norm", "windows/max_pool2d", "batches/batch_norm_relu", "scans/cumsum"]
+)
+def test_files_that_compute_in_double_have_no_double_words(name: str) -> None:
+    """Neither a sum of a pointer and an integer nor a variable's name calls a function of double words."""
+    module = (GENERATED / f"{name}.py").read_text(encoding="utf-8")
+    assert "DoubleWord" not in standalone.text(module, "stable")
+
+
 def test_items_are_what_a_header_defines() -> None:
     header = """
 namespace fusegen {
@@ -165,6 +174,10 @@ HOST_DEVICE M f(M x) {
     assert compact(function, lambda _: True) == f"{head}{{ return g(x); }}"
     assert compact(function, lambda _: False) == f"{head}{{ return h(x); }}"
     assert compact(function, lambda _: None).count("return") == 2
+    of_device = function.replace("  if", "#ifdef __CUDACC__\n  if").replace(
+        "  return h", "#endif\n  return h"
+    )
+    assert compact(of_device, lambda _: False) == f"{head}{{ return h(x); }}"
 
 
 # Results

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 TESTED = [torch.float32, torch.bfloat16]
 NAMES = [str(dtype)[6:] for dtype in TESTED]
 MODELS: dict[str, tuple[int, list[Any], int]] = {  # the most lines, the arguments, the number of tensors
-    "batches/batch_norm_relu": (640, [6], 1),
-    "batches/batch_norm_add_relu": (640, [6], 2),
+    "batches/batch_norm_relu": (620, [6], 1),
+    "batches/batch_norm_add_relu": (620, [6], 2),
     "batches/batch_norm_gelu": (940, [6], 1),
 }
 SHAPES = [(4, 6, 5, 7), (9, 6), (3, 6, 400), (2, 6, 2, 4, 2)]
@@ -89,6 +89,14 @@ def test_channels_last_and_errors() -> None:
         assert_near([model(given).detach()], [exact])
     with pytest.raises(ValueError, match="expected more than one value for each channel in training"):
         model(torch.randn(1, 6))
+    for shape in ((3, 4), (3,)):
+        for training in (True, False):
+            one = space["ModelNew"](1).train(training)
+            with pytest.raises(ValueError, match="expected 1 channels in dimension 1, got an input of"):
+                one(torch.randn(shape))
+    weight = torch.ones(6, device="meta")
+    with pytest.raises(RuntimeError, match="meta"):
+        space["batch_norm_relu"](x, weight, weight)
 
 
 def test_second_derivatives_of_channels() -> None:

@@ -149,9 +149,12 @@ def test_indices_and_reductions() -> None:
     with pytest.raises(ValueError, match="every is not a valid value for reduction"):
         function(x, picked, "every")
     with pytest.raises(
-        RuntimeError, match=r"expected integers of the shape \(6,\), not torch.int64 of \(3,\)"
+        RuntimeError,
+        match=r"expected integers of the shape \(6,\) on cpu, not torch.int64 of \(3,\) on cpu",
     ):
         function(x, picked[:3])
+    with pytest.raises(RuntimeError, match=r"on cpu, not torch.int64 of \(6,\) on meta"):
+        function(x, picked.to("meta"))
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile does

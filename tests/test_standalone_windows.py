@@ -95,6 +95,27 @@ def test_the_first_of_equal_elements_takes_the_gradient() -> None:
     assert_near(results(function, given), results(function, wide(given)))
 
 
+REFUSED: list[tuple[str, list[Any], str]] = [  # the arguments behind a tensor
+    ("max_pool2d", [(2, 2, 2)], r"^\(2, 2, 2\) gives no windows in 2D$"),
+    ("max_pool2d", [2, 0], "^0 gives no windows in 2D$"),
+    ("max_pool2d", [2, 2, (1, -1)], r"^\(1, -1\) gives no windows in 2D$"),
+    ("max_pool2d", [2, 2, 2], r"^the padding \(2, 2\) is more than half of a window of \(2, 2\)$"),
+    ("max_pool2d", [9], "^a window is larger than the tensor with its padding$"),
+    ("avg_pool2d", [2, None, 0, False, True, 0], "^the divisor of an average is not 0$"),
+    ("adaptive_avg_pool2d", [(3, 0)], r"^\(3, 0\) gives no windows in 2D$"),
+    ("adaptive_avg_pool2d", [(3, 3, 3)], r"^\(3, 3, 3\) gives no windows in 2D$"),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "message"), REFUSED)
+def test_windows_that_are_refused(name: str, given: list[Any], message: str) -> None:
+    function, _ = executed(f"windows/{name}", *NAMES)
+    with pytest.raises(RuntimeError, match=message):
+        function(torch.randn(2, 3, 6, 8), *given)
+    with pytest.raises(RuntimeError, match=r"^a dimension of the windows has no elements$"):
+        function(torch.randn(2, 3, 0, 8), 2)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", WINDOWS)

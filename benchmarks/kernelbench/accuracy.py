@@ -80,9 +80,9 @@ class Meter:
         Of integers, as the places of elements, those that differ count.
         """
         if not exact.is_floating_point():
-            given = [torch.zeros(exact.shape, device=exact.device)] * 3
-            given[0], given[1] = (found.ne(exact).float() for found in (ours, eager))
-            self.judge(check, (given[0], given[1], given[2]), Size(1.0, 0.0), VALUES)
+            if self.is_alike(check, ours, eager):
+                differs = ours.ne(exact).float(), eager.ne(exact).float()
+                self.judge(check, (*differs, torch.zeros_like(differs[0])), Size(1.0, 0.0), VALUES)
             return
         finite = exact[exact.isfinite()]
         around = min(1.0, float(finite.square().mean().sqrt()) if finite.numel() else 0.0) or 1.0
@@ -91,8 +91,7 @@ class Meter:
     def judge(self, check: str, of: tuple[Tensor, Tensor, Tensor], size: Size, limits: Limits) -> None:
         """Keep the errors of a result: of ours and of eager's against the exact one."""
         ours, eager, exact = of
-        if ours.shape != exact.shape or ours.dtype != eager.dtype:
-            self.findings.append(Finding(check, f"it gives {ours.dtype} {tuple(ours.shape)}"))
+        if not self.is_alike(check, ours, eager):
             return
         found = Measured(check, *errors(eager, ours, exact, size, self.place.tolerance))
         self.measured.append(found)
@@ -100,6 +99,13 @@ class Meter:
         said = limits.broken(found.eager, found.ours, torch.finfo(self.place.dtype).eps, chance)
         if said:
             self.findings.append(Finding(check, said))
+
+    def is_alike(self, check: str, ours: Tensor, eager: Tensor) -> bool:
+        """Return True if two results have one shape and one dtype; else keep a finding."""
+        alike = (ours.shape, ours.dtype) == (eager.shape, eager.dtype)
+        if not alike:
+            self.findings.append(Finding(check, f"it gives {ours.dtype} {tuple(ours.shape)}"))
+        return alike
 
     def special(self, check: str) -> None:
         """Compare results where NaN or infinities stand in every tensor."""
@@ -110,7 +116,9 @@ class Meter:
                     tensor.view(-1)[int(tensor.numel() * part)] = value
         with torch.no_grad():
             ours, eager = self.of.candidate(*inputs), self.of.reference(*inputs)
-        tolerance = ROUGHLY * self.place.tolerance
+        if not self.is_alike(check, ours, eager):
+            return
+        tolerance = ROUGHLY * self.place.tolerance if eager.is_floating_point() else 0.0
         close = torch.isclose(ours, eager, rtol=tolerance, atol=tolerance, equal_nan=True)
         limit = eager.isnan() & ~ours.isnan() if check == INFINITIES else torch.zeros_like(close)
         self.limits += int(limit.sum())

@@ -126,7 +126,10 @@ class Body(Tokens):
             self.expressions(";")
             return
         while True:
-            name, one, value = self.take(), kind, ANY
+            while self.next in ("const", "*"):
+                self.take()
+            one = f"array<{kind}>" if "*" in self.tokens[self.at - 2 : self.at] else kind
+            name, value = self.take(), ANY
             while self.next == "[":
                 self.take()
                 self.expressions("]")
@@ -174,6 +177,8 @@ class Body(Tokens):
 
     def operation(self, sign: str, operands: list[str]) -> str:
         """Return the type of an operation; one of double-word values calls a function."""
+        if pointers := [operand for operand in operands if operand.startswith("array<")]:
+            return "int" if sign in LOGIC else pointers[0]
         result = common(*operands)
         if any(operand.startswith("DoubleWord") or operand == ANY for operand in operands):
             result = self.call(f"operator{sign}", operands, {}, result)
@@ -184,6 +189,8 @@ class Body(Tokens):
         if self.next in ("-", "+", "!", "~", "*", "&", "++", "--"):
             sign = self.take()
             value = self.prefix()
+            if sign == "*":
+                return value[6:-1] if value.startswith("array<") else value
             return self.operation(sign, [value]) if sign == "-" else value if sign != "!" else "int"
         value = self.operand()
         while self.next in (".", "[", "++", "--"):
@@ -204,14 +211,10 @@ class Body(Tokens):
         if token == "(":
             return self.expressions(")")[-1]
         if re.match(r"\.?\d", token):
-            wide = "x" not in token if set("e.") & set(token) else "p" in token
-            return (
-                "float"
-                if token.endswith("f") and ("x" not in token or "p" in token)
-                else "double"
-                if wide or "p" in token
-                else "int"
-            )
+            is_hex, has_power = "x" in token, "p" in token
+            if token.endswith("f") and (has_power or not is_hex):
+                return "float"
+            return "double" if has_power or (not is_hex and set("e.") & set(token)) else "int"
         if token == "::":  # of the C library
             self.take()
             self.take("(")

@@ -18,12 +18,15 @@ DECLARED = re.compile(r"^( +(?:const )?[\w<>]+ \w+(?:, \w+)*;)\n +(?=\S[^\n{}]*;
 CONSTANTS = re.compile(
     r"^( +const ([\w<>]+) (?![^\n]*//)[^\n{}]*);\n +const \2 (?=[^\n{}]*;$)", re.MULTILINE
 )
+EMPTY = re.compile(r"^#if[^\n]*\n#endif\n", re.MULTILINE)
 MOST_STATEMENTS = 2  # on a line
 
 
 def compact(text: str, decide: Decide) -> str:
     """Return an item on fewer lines; `decide` says what its conditions are."""
-    text = HEAD.sub(_joined_head, LOOP.sub("UNROLL ", FITTED.sub("", _decided(text, decide))))
+    text = HEAD.sub(
+        _joined_head, LOOP.sub("UNROLL ", FITTED.sub("", EMPTY.sub("", _decided(text, decide))))
+    )
     text = NUMBERS.sub(_filled, COMMENT.sub(_first_sentence, text))
     for pattern in (DECLARED, CONSTANTS):
         while (shorter := pattern.sub(_fitting, text)) != text:

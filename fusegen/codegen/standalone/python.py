@@ -25,9 +25,9 @@ HELPERS = {  # functions that those of a module, or of its file, call
     "indexed": '''def indexed(given, x, ignored=-100):
     """Return a number for each row of x, in float64: of the element that is picked, or -1 of none."""
     rows, row = divided([x])
-    if given.dtype != torch.int64 or given.shape != rows:
-        shapes = f"of the shape {tuple(rows)}, not {given.dtype} of {tuple(given.shape)}"
-        raise RuntimeError(f"expected integers {shapes}")
+    if (given.dtype, given.shape, given.device) != (torch.int64, rows, x.device):
+        found = f"{given.dtype} of {tuple(given.shape)} on {given.device}"
+        raise RuntimeError(f"expected integers of the shape {tuple(rows)} on {x.device}, not {found}")
     none = given == ignored
     is_fit = (none | (given >= 0) & (given < row.numel())).all()
     if x.is_cuda or torch.compiler.is_compiling():

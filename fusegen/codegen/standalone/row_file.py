@@ -137,7 +137,7 @@ def facts(module: Module) -> dict[str, Any]:
         "tensors": max(sum(pair) for pair in module.counts().values()),
         "gradients": len(names) - indices,
         **dims.context(),
-        **dict.fromkeys(("batch", "scans", "finds"), False),
+        **dict.fromkeys(("batch", "scans", "two_scans", "finds"), False),
         "of_scalars": of_scalars,
         "result": "rows + (1,) * len(row)" if keeps else "rows" if once else "rows + row",
         "once": once,

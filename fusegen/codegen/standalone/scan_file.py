@@ -22,6 +22,7 @@ HEADERS = {  # what scans join is in a header of its own
     '"cpu/scans.h"': '"cpu/math.h"\n#include "scan_phases.h"',
 }
 STRUCT = re.compile(r"^struct (?:Forward|Backward)\d* : (\w+)<", re.MULTILINE)
+BACKWARD = re.compile(r"^struct Backward\d* : Scans<", re.MULTILINE)
 GIVEN_UP = "Given up: vectors, rows in registers, in place, out=, autocast, vmap, forward mode."
 
 
@@ -51,6 +52,7 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
     finds = "reduction" in module.given
     context = row_file.facts(module) | dims.context()
     context |= {"types": types, "scans": True, "finds": finds, "is_loss": False, "sums": 0}
+    context["two_scans"] = len(BACKWARD.findall(module.text)) > 1
     laid = Loops("scans", _statements).laid(module, context)
     own = text.python_of(module, context["names"], context["scalar_names"])
     whole = own | context | laid | text.head(module, laid, dtypes)

@@ -22,7 +22,8 @@ METHODS = {  # of KERNELS
 }
 OWN = frozenset(  # names of a file, which a module's functions and tensors must not have
     "torch ctypes nn Tensor Call Kernels LIBRARY TYPES NAME RANK FRONT ctx made tensors run results "
-    "operator kernels windows sizes_of shapes_of laid own views window plain alike known eager".split()
+    "operator kernels of_dims windows sizes_of shapes_of laid own views window plain alike known "
+    "eager".split()
 )
 DECISIONS = re.compile(  # of the runtime's kernels: the windows, and how they hold elements
     r"  using (?:KERNEL|STRIDE|PADDING|DILATION) = Sizes<[^;]*>;\n|  FUSEGEN_DIVISORS\n"
@@ -82,6 +83,7 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
         "tensors": 2 * len(tensors) + 1,
         "scalars": len(scalars),
         "front": front,
+        "averages": "AVERAGES = true;" in module.text,
         "first_front": (front & -front).bit_length() - 1,
         "of_scalars": ", ".join(scalars),
     }
