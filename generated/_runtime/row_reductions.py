@@ -15,7 +15,6 @@ import functools
 from typing import Any, Callable, List, Sequence, Tuple
 
 import torch
-from torch.autograd import forward_ad
 
 from .calls import PLAIN, differentiable, is_batch, traced, transformed
 from .checks import check
