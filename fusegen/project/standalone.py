@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection
 
 from fusegen.codegen import render, runtime_text
-from fusegen.codegen.standalone import channel_file, row_file, scan_file, window_file
+from fusegen.codegen.standalone import channel_file, part_file, row_file, scan_file, window_file
 from fusegen.codegen.standalone import text as printed
 from fusegen.core.dtypes import ELEMENTS
 
@@ -32,6 +32,7 @@ def text(module: str, binding: str, dtypes: Collection[str] = tuple(ELEMENTS)) -
         (scan_file.is_light, scan_file.file),
         (window_file.is_light, window_file.file),
         (channel_file.is_light, channel_file.file),
+        (part_file.is_light, part_file.file),
     )
     for is_light, file in files:
         if binding == "stable" and is_light(module):

@@ -70,7 +70,7 @@ class _Without(ast.NodeTransformer):
         """Leave out arguments of what is given up."""
         first = len(node.args) - len(node.defaults)
         pairs = [(a, node.defaults[i - first] if i >= first else None) for i, a in enumerate(node.args)]
-        kept = [(a, d) for a, d in pairs if a.arg not in GIVEN_UP]
+        kept = [(a, d) for a, d in pairs if a.arg not in GIVEN_UP or a.arg in self.tensors]
         tensors = [a for a, d in kept if d is None or ast.unparse(d) == "None"]
         keep = {a.arg for a in tensors if a.arg in self.halves or a.arg not in self.tensors}
         node.args = [ast.arg(a.arg) for a, _ in kept]
