@@ -140,6 +140,11 @@ def test_pointers_do_not_change_the_bits_on_an_emulated_chip(monkeypatch: pytest
     assert apart.data_ptr() % 16
     assert torch.equal(function(x, y), function(apart, y))
     assert torch.equal(function(x, y, 1.0, "none"), function(apart, y, 1.0, "none"))
+    for k, leaf in enumerate((x, y)):
+        leaf.requires_grad_()
+        [slope] = torch.autograd.grad(function(x, y, 1.0, "sum"), leaf)
+        assert torch.equal(slope, (x - y).clamp(-1, 1) * (1 - 2 * k))
+        leaf.requires_grad_(False)
 
 
 def test_losses_that_kernels_do_not_take() -> None:
@@ -149,6 +154,8 @@ def test_losses_that_kernels_do_not_take() -> None:
     for dtype in (torch.float16, torch.float64):
         given = x.to(dtype), y.to(dtype)
         assert_near([function(*given)], [exact(*(t.double() for t in given))])
+    steep = torch.tensor([400.0, 0, 0], dtype=torch.float16)  # whose square float16 does not have
+    assert float(function(steep, 0 * steep, 1000.0)) == float(torch.tensor(80000 / 3).half())
     mixed = function(x, y.bfloat16())
     assert mixed.dtype == torch.float32
     assert_near([mixed], [exact(x.double(), y.bfloat16().double())])
@@ -160,6 +167,16 @@ def test_losses_that_kernels_do_not_take() -> None:
     assert torch.autograd.grad(made[0], nothing)[0].shape == (0, 3)
     with pytest.raises(ValueError, match=r"^huber_loss: median is not a valid value for reduction$"):
         function(x, y, 1.0, "median")
+
+
+def test_reductions() -> None:
+    function, _ = executed("losses/huber_loss", *NAMES)
+    x, y = torch.randn(2, 4, 3, 5, dtype=torch.float64)
+    each = nn.functional.huber_loss(x, y, reduction="none")
+    sums = {"none": each, "sum": each.sum(), "mean": each.mean(), "batchmean": each.sum() / 4}
+    for reduction, exact in sums.items():
+        assert_near([function(x.float(), y.float(), 1.0, reduction)], [exact], 40)
+        assert_near([function(x, y, 1.0, reduction)], [exact])
 
 
 def test_large_gradients_and_those_of_one_tensor() -> None:
