@@ -13,10 +13,10 @@ WHOLE = (
     "KERNELS = Parts(",
     "KERNELS = Windows(",
     "KERNELS = Channels(",
-    "KERNELS = Dropouts(",
     "_KERNELS = Activation(",
+    "_KERNELS = Dropouts(",
     '#include "cuda/thin_launch.cuh"',
-)  # in a module of rows, of dropout, of several kernels, of a thin convolution
+)  # in a module of rows, of several kernels, of a thin convolution
 IMPORTS = re.compile(r"^from \.+_runtime import (?P<names>.+)\n", re.MULTILINE)
 TORCH = "import torch\n"
 LIBRARIES = "import contextlib\nimport hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"
