@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection
 
 from fusegen.codegen import render, runtime_text
-from fusegen.codegen.standalone import channel_file, row_file, scan_file, window_file
+from fusegen.codegen.standalone import channel_file, part_file, row_file, scan_file, window_file
 from fusegen.codegen.standalone import text as printed
 from fusegen.core.dtypes import ELEMENTS
 
@@ -13,10 +13,10 @@ WHOLE = (
     "KERNELS = Parts(",
     "KERNELS = Windows(",
     "KERNELS = Channels(",
-    "KERNELS = Dropouts(",
     "_KERNELS = Activation(",
+    "_KERNELS = Dropouts(",
     '#include "cuda/thin_launch.cuh"',
-)  # in a module of rows, of dropout, of several kernels, of a thin convolution
+)  # in a module of rows, of several kernels, of a thin convolution
 IMPORTS = re.compile(r"^from \.+_runtime import (?P<names>.+)\n", re.MULTILINE)
 TORCH = "import torch\n"
 LIBRARIES = "import contextlib\nimport hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"
@@ -32,6 +32,7 @@ def text(module: str, binding: str, dtypes: Collection[str] = tuple(ELEMENTS)) -
         (scan_file.is_light, scan_file.file),
         (window_file.is_light, window_file.file),
         (channel_file.is_light, channel_file.file),
+        (part_file.is_light, part_file.file),
     )
     for is_light, file in files:
         if binding == "stable" and is_light(module):

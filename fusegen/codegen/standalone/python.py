@@ -7,15 +7,18 @@ from textwrap import wrap
 from typing import Any
 
 from fusegen.codegen.render.python import filled
+from fusegen.codegen.standalone.dropout_masks import DRAWN
 from fusegen.codegen.standalone.functions import parts
 from fusegen.codegen.standalone.reading import Module
 
 WIDTH = 120  # of a line
 STRING = re.compile(r"( *)return f'(.*)'$")
+RENAMED = {"KERNELS.layer": "layer", "KERNELS.dropout": "drawn"}
 GIVEN_UP = ("inplace", "out", "input", "approximate")
 
 
 HELPERS = {  # functions that those of a module, or of its file, call
+    "drawn": DRAWN,
     "along": '''def along(t, x, dim):
     """Return a tensor of one dimension, or of one number, aligned with a dimension of another."""
     return t.reshape((-1,) + (1,) * (x.dim() - dim - 1) if x.dim() > dim else (1,) * x.dim())''',
@@ -70,7 +73,7 @@ class _Without(ast.NodeTransformer):
         """Leave out arguments of what is given up."""
         first = len(node.args) - len(node.defaults)
         pairs = [(a, node.defaults[i - first] if i >= first else None) for i, a in enumerate(node.args)]
-        kept = [(a, d) for a, d in pairs if a.arg not in GIVEN_UP]
+        kept = [(a, d) for a, d in pairs if a.arg not in GIVEN_UP or a.arg in self.tensors]
         tensors = [a for a, d in kept if d is None or ast.unparse(d) == "None"]
         keep = {a.arg for a in tensors if a.arg in self.halves or a.arg not in self.tensors}
         node.args = [ast.arg(a.arg) for a, _ in kept]
@@ -126,8 +129,8 @@ class _Without(ast.NodeTransformer):
                 node.args = _indexed(node.args, self.index)
         elif called in ("KERNELS.along", "KERNELS.mask"):
             node.func, node.args = ast.Name(called.removeprefix("KERNELS.")), node.args[1:]
-        elif called == "KERNELS.layer":
-            node.func = ast.Name("layer")
+        elif called in RENAMED:
+            node.func = ast.Name(RENAMED[called])
         elif called == "KERNELS.index":
             node.func, node.args = ast.Name("indexed"), node.args[1:]
         elif called in ("KERNELS.without_bias", "KERNELS.linear_without_bias"):
@@ -219,6 +222,6 @@ def helpers(functions: str) -> list[str]:
     bias = "without_bias transposed" if "nn.ConvTranspose" in functions else "without_bias"
     return [
         HELPERS[name]
-        for name in ("along", "mask", "indexed", "reduced", bias)
+        for name in ("along", "mask", "drawn", "indexed", "reduced", bias)
         if f"{name.split()[0]}(" in functions
     ]

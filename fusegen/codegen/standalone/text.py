@@ -71,6 +71,7 @@ FLAGS = runpy.run_path(str(runtime_text.SOURCE / "flags.py"))  # which depends o
 CPU_FLAGS, CUDA_FLAGS = FLAGS["CPU_FLAGS"], FLAGS["CUDA_FLAGS"]
 LEFT_OUT = re.compile(r"struct (?:Bit|FromBit) |_mask\(|_backward_masked\(")  # kernels of bitmasks
 GIVEN_UP = "Given up: in place, out=, autocast, vmap, forward mode, prefetches, launches but Hopper's."
+DRAWN_ONCE = GIVEN_UP.replace(": ", ": masks drawn again, ", 1)
 
 
 def text(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
@@ -172,7 +173,10 @@ def python_of(module: Module, inputs: list[str], params: list[str]) -> dict[str,
     own = f"eager_gradient(grad, *saved{scalars})"
     pulled = f"torch.func.vjp(lambda *tensors: eager(*tensors{scalars}), *saved)[1](grad)"
     from_output = saved != inputs
-    grads = "[g.sum_to_size(t.shape) for g, t in zip(grads, saved)]" if len(saved) > 1 else "grads"
+    masks = int(ast.literal_eval(module.given["drawn"])) if "drawn" in module.given else 0
+    wanted = f"saved[:{-masks}]" if masks else "saved"  # masks have no gradient
+    grads = f"[g.sum_to_size(t.shape) for g, t in zip(grads, {wanted})]" if len(saved) > 1 else "grads"
+    nones = ["None"] * (masks + len(params))
     return {
         "eager": re.sub(r'^    """.*"""\n', "", "\n".join(filter(None, eager)), flags=re.MULTILINE),
         "arguments": ", ".join([*inputs, *params]),
@@ -186,9 +190,7 @@ def python_of(module: Module, inputs: list[str], params: list[str]) -> dict[str,
         "gradient": own if "eager_gradient" in defs else pulled,
         "backward_outputs": module.counts().get("Backward", (0, 0))[1],
         "owners": ast.literal_eval(module.given["gradients"]) if "gradients" in module.given else (),
-        "returned": f"({', '.join([f'*{grads}', *['None'] * len(params)])},)"
-        if params
-        else f"tuple({grads})",
+        "returned": f"({', '.join([f'*{grads}', *nones])},)" if nones else f"tuple({grads})",
         "functions": (functions := "\n\n".join(_functions(module))),
         "helpers": python.helpers(functions),
         "inputs_count": len(inputs),
@@ -227,6 +229,6 @@ def head(module: Module, laid: dict[str, str], dtypes: list[str]) -> dict[str, A
     return {
         "head": head,
         "library": f"{module.name}_{digest}",
-        "given_up": GIVEN_UP,
+        "given_up": DRAWN_ONCE if "drawn" in module.given else GIVEN_UP,
         "flags": _flags(),
     }
