@@ -12,7 +12,7 @@ OTHER_SIDE = ("cpu/", "system/", "compiled_call/")  # headers that nvcc never se
 OF_DEVICE = re.compile(r"\b(HOST_DEVICE|HOST_DEVICE_NOINLINE|__device__|__global__)\b")
 OF_BOTH = re.compile(r"\b(ON_BOTH|__host__|constexpr)\b")
 HEAD = re.compile(r"^(?:template <[^\n]*>\n)*([^\s#/}{][^;{}]*?)\b(\w+)\(([^;{}]*?)\)\s*\{", re.MULTILINE)
-CALL = re.compile(r"(?<![.\w>:])(\w+)(?:<[^;(){}]*>)?\(")
+CALL = re.compile(r"(?<![.\w>:])(\w+)(?:<(?!<)[^;(){}]*>)?\(")  # and no launch by <<< and >>>
 LAMBDA = re.compile(r"\bauto (\w+) = \[")
 GIVEN = re.compile(r"(\w+)\s*(?:,|$)")
 UNEVALUATED = re.compile(r"\b(?:decltype|sizeof)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")

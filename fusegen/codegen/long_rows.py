@@ -16,7 +16,7 @@ def headers(of: CompiledRows, device: Device) -> list[str]:
     passes = (of.schedules.forward, of.schedules.backward)
     others = of.scans or of.in_parts or of.is_mixed or of.spec.indices or of.stored is not Level.ELEMENT
     others = others or any(each.loads or each.is_placed for each in passes) or not of.reduces
-    if device is not Device.CUDA or others or read_once.headers(of, device):
+    if not device.launched or others or read_once.headers(of, device):
         return []
     return ["cuda/long_rows.cuh"] if _declared(of.spec) >= LEAST else []
 

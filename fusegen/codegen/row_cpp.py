@@ -83,10 +83,10 @@ class RowsText:
         if any(self._falls(self.of.kernels[which, device]) for which in Pass):
             found.append(f"{device.family}/exp_below{device.suffix}")
         found += read_once.headers(self.of, device) + long_rows.headers(self.of, device)
-        if device is Device.CUDA and any(self._selects(phase) for phase in phases):
+        if device.fast_types and any(self._selects(phase) for phase in phases):
             found.append("cuda/watched_conditions.cuh")
         if self.of.spec.indices:
-            is_total = device is Device.CUDA and reduces_index(self.of.spec)
+            is_total = device.launched and reduces_index(self.of.spec)
             found.append("cuda/row_total.cuh" if is_total else "row_index.h")
         families = headers([k for phase in phases for k in (phase.elements, phase.row) if k])
         return includes.lines([*found, *includes.of_families(device, families)])
