@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from test_rows import made
 from torch import Tensor
 from torch.nn import functional
 
+from fusegen.codegen import long_rows
 from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.evidence.certify.rows import families, row_subject
 from fusegen.project import build
@@ -169,6 +171,12 @@ OTHERS = {
 def test_other_modules_have_not(spec: str, tmp_path: Path) -> None:
     module: Any = made(tmp_path, "others", spec)
     assert HEADER not in module.CUDA_SOURCE
+
+
+def test_the_compiler_and_the_header_call_the_same_rows_long() -> None:
+    text = (ROOT / "fusegen/runtime/include/cuda/long_rows.cuh").read_text(encoding="utf-8")
+    [power] = re.findall(r"LEAST_LONG = 1 << (\d+),", text)
+    assert 2 ** int(power) == long_rows.LEAST
 
 
 def test_a_certificate_has_a_row_of_each_length_and_a_long_one() -> None:
