@@ -22,6 +22,7 @@ import multiprocessing
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from functools import partial
@@ -134,8 +135,8 @@ def main(folders: tuple[Path, ...], **given: Any) -> None:
     before = _before(journal, paths, made) if journal and given["resume"] else {}
     left = tuple(path for path in paths if path not in before)
     prepare([made[path] for path in left if path in made], options.place.device, given["jobs"])
-    several = watched if given["workers"] == 1 else partial(side_by_side, given["workers"])
-    found = before | several(left, made, options, journal)
+    run = in_turn if given["workers"] == 1 else partial(side_by_side, given["workers"])
+    found = before | watched(run(left, made, options), len(left), made, journal)
     ordered = [found[path] for path in paths]
     if given["file"]:
         given["file"].write_text(report.as_json(ran, ordered) + "\n", encoding="utf-8")
@@ -182,45 +183,37 @@ def prepare(made: list[candidates.Made], device: str, processes: int) -> None:
         click.echo(f"built {len(jobs)} kernels in {time.perf_counter() - begin:.1f} s", err=True)
 
 
-def watched(
-    paths: tuple[Path, ...],
-    made: dict[Path, candidates.Made],
-    options: Options,
-    journal: Journal | None,
-) -> dict[Path, Outcome]:
-    """The outcomes; each is printed, with the seconds of its phases, and written as soon as it is known."""
-    found: dict[Path, Outcome] = {}
-    for path, one in zip(paths, session.outcomes(paths, made, options), strict=True):
-        found[path] = told(one, (len(found) + 1, len(paths)))
-        if journal:
-            journal.add(journal.key(path, made.get(path)), one)
-    return found
+Outcomes = Iterator[tuple[Path, Outcome]]  # of problems, each as soon as it is known
+
+
+def in_turn(paths: tuple[Path, ...], made: dict[Path, candidates.Made], options: Options) -> Outcomes:
+    """Return the outcomes of this process."""
+    return zip(paths, session.outcomes(paths, made, options), strict=True)
 
 
 def side_by_side(
-    workers: int,
-    paths: tuple[Path, ...],
-    made: dict[Path, candidates.Made],
-    options: Options,
-    journal: Journal | None,
-) -> dict[Path, Outcome]:
-    """The outcomes of several processes, of which one at a time has the GPU for itself when it is timed."""
-    found: dict[Path, Outcome] = {}
+    workers: int, paths: tuple[Path, ...], made: dict[Path, candidates.Made], options: Options
+) -> Outcomes:
+    """Yield the outcomes of several processes, of which one at a time has the GPU when it is timed."""
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(workers, context) as pool:
         own = replace(options, turns=Turns(Path(folder)))
         due = {pool.submit(session.outcome, path, made.get(path), own): path for path in paths}
         for done in as_completed(due):
-            found[due[done]] = told(done.result(), (len(found) + 1, len(paths)))
-            if journal:
-                journal.add(journal.key(due[done], made.get(due[done])), found[due[done]])
+            yield due[done], done.result()
+
+
+def watched(
+    outcomes: Outcomes, count: int, made: dict[Path, candidates.Made], journal: Journal | None
+) -> dict[Path, Outcome]:
+    """The outcomes; each is printed, with the seconds of its phases, and written as soon as it is known."""
+    found: dict[Path, Outcome] = {}
+    for path, one in outcomes:
+        found[path] = one
+        click.echo(f"[{len(found)}/{count}] {report.progress(one)}", err=True)
+        if journal:
+            journal.add(journal.key(path, made.get(path)), one)
     return found
-
-
-def told(one: Outcome, count: tuple[int, int]) -> Outcome:
-    """Print an outcome, with its number and how many there are, and return it."""
-    click.echo(f"[{count[0]}/{count[1]}] {report.progress(one)}", err=True)
-    return one
 
 
 if __name__ == "__main__":
