@@ -84,17 +84,27 @@ cudaError_t launch_teams(const RowLaunch<F>& of, int threads) {
   return cudaGetLastError();
 }
 
+// Launches rows for teams of lanes whose threads have so many units, in the least shape that holds these.
+template <class F, typename T, int UNITS, bool WHOLE, Features FEATURES>
+cudaError_t launch_lanes(const RowLaunch<F>& of, int team, int64_t units) {
+  if constexpr (UNITS > 1)
+    if (units <= UNITS / 2) return launch_lanes<F, T, UNITS / 2, WHOLE, FEATURES>(of, team, units);
+  return launch_teams<F, T, Shape<WARP, UNITS, WHOLE>, FEATURES>(of, team);
+}
+
 // Launches rows that teams of MOST threads hold in registers, a thread UNITS units; returns false if they do not.
 template <class F, typename T, int UNITS, int MOST, bool WHOLE, Features FEATURES>
 bool launch_in_registers(const RowLaunch<F>& of, cudaError_t& error) {
   constexpr int WIDTH = WIDTH_OF<T>;
-  const int64_t n = of.call.size[of.call.rank - 1], threads = ((n + WIDTH - 1) / WIDTH + UNITS - 1) / UNITS;
+  const int64_t all = (of.call.size[of.call.rank - 1] + WIDTH - 1) / WIDTH, threads = (all + UNITS - 1) / UNITS;
   if (threads > MOST) return false;
-  int team = LEAST_TEAM;
-  if (MOST > WARP) team = int(threads + WARP - 1) / WARP * WARP;
-  else
+  if constexpr (MOST > WARP) {
+    error = launch_teams<F, T, Shape<MOST, UNITS, WHOLE>, FEATURES>(of, int(threads + WARP - 1) / WARP * WARP);
+  } else {
+    int team = LEAST_TEAM;
     while (team < threads) team *= 2;
-  error = launch_teams<F, T, Shape<MOST, UNITS, WHOLE>, FEATURES>(of, team);
+    error = launch_lanes<F, T, UNITS, WHOLE, FEATURES>(of, team, (all + team - 1) / team);
+  }
   return true;
 }
 
