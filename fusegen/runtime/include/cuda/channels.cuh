@@ -23,7 +23,7 @@ __device__ __forceinline__ typename F::Values values_of(const ChannelCall<F>& ca
 }
 
 template <class PHASE, class FIRST, class F, typename T>
-__global__ void __launch_bounds__(CHANNEL_THREADS)
+__global__ void __launch_bounds__(CHANNEL_THREADS, 2)
     channel_kernel(const __grid_constant__ ChannelCall<F> call, const __grid_constant__ ChannelRoom<F> room) {
   constexpr int WIDTH = WIDTH_OF<T>;
   constexpr bool FINDS = std::is_same_v<PHASE, FIRST>;
@@ -35,15 +35,26 @@ __global__ void __launch_bounds__(CHANNEL_THREADS)
   if (!FINDS && slot == 0 && active) own[lane] = values_of<FIRST, F>(call, room, channel);
   __syncthreads();
   const int64_t elements = elements_of(call);
-  const ChannelElements<F, T> of{call, active ? channel : 0, elements, call.size[call.rank - 1], room.whole};
-  const int64_t end = begin_of_part(elements, part + 1, room.parts, WIDTH);
+  ChannelElements<F, T> of{call, active ? channel : 0, elements, call.size[call.rank - 1], room.whole};
+  const int64_t end = begin_of_part(elements, part + 1, room.parts, WIDTH), step = int64_t(slots) * WIDTH;
   const int64_t begin = begin_of_part(elements, part, room.parts, WIDTH) + slot * WIDTH;
   const typename F::Values& p = own[lane];
+  // Calls a function with the thread's units, of which several are loaded before the first is used.
+  const auto each_unit = [&](const auto& function) {
+    constexpr int IN_FLIGHT = count_of(PHASE::IN) > 1 ? 2 : 4;
+    for (int64_t first = begin; active && first < end; first += IN_FLIGHT * step) {
+      Unit<F, T> several[IN_FLIGHT];
+#pragma unroll
+      for (int u = 0; u < IN_FLIGHT; ++u)
+        of.template load<PHASE::IN>(several[u], first + u * step < end ? first + u * step : first);
+#pragma unroll
+      for (int u = 0; u < IN_FLIGHT; ++u)
+        if (first + u * step < end) function(several[u], first + u * step);
+    }
+  };
   if constexpr (PHASE::STORES) {
     const bool in_range = !PHASE::WATCHES || sizeof(T) != 2 || are_in_range(p);
-    for (int64_t e = begin; active && e < end; e += slots * WIDTH) {
-      Unit<F, T> unit;
-      of.template load<PHASE::IN>(unit, e);
+    each_unit([&](const Unit<F, T>& unit, int64_t e) {
       FirstMathOf<PHASE, F, T> out[WIDTH][PHASE::RESULTS];
       compute_unit<PHASE>(unit, out, p);
       if (PHASE::WATCHES && sizeof(T) == 2 && !(in_range && suffices<F>(out))) {
@@ -51,17 +62,17 @@ __global__ void __launch_bounds__(CHANNEL_THREADS)
         compute_unit<PHASE>(unit, exact, p);
         of.store(exact, e);
       } else of.store(out, e);
-    }
+    });
   } else {
     constexpr int SIZE = SIZE_OF<PHASE, FIRST>;
     using M = MathOf<PHASE, F, T>;
     __shared__ double memory[CHANNEL_THREADS][SIZE];
     ThreadSums<PHASE, F, T, FINDS> sums;
-    for (int64_t e = begin; active && e < end; e += slots * WIDTH) {
-      Unit<F, T> unit;
-      of.template load<PHASE::IN>(unit, e);
+    int64_t joined = 0;
+    each_unit([&](const Unit<F, T>& unit, int64_t e) {
       M out[WIDTH][PHASE::RESULTS];
       compute_unit<PHASE>(unit, out, p);
+      joined += end - e < WIDTH ? end - e : WIDTH;
 #pragma unroll
       for (int j = 0; j < WIDTH; ++j) {
         if (e + j >= end) continue;
@@ -74,8 +85,8 @@ __global__ void __launch_bounds__(CHANNEL_THREADS)
           sums.join(wide);
         } else sums.join(out[j]);
       }
-    }
-    sums.write(memory[threadIdx.x]);
+    });
+    sums.write(memory[threadIdx.x], joined);
     join_slots<PHASE, FIRST>(memory, slot, slots, lanes);
     if (slot == 0 && active)
       for (int k = 0; k < SIZE; ++k) room.partial[(channel * room.parts + part) * SIZE + k] = memory[lane][k];
@@ -143,8 +154,10 @@ void launch_channel_phases(const ChannelCall<F>& call, ChannelRoom<F>& room,
 
 template <class F>
 int64_t parts_of_call(const ChannelCall<F>& call) {
-  const int64_t least = has_channels_side_by_side<F>(call) ? LEAST_OF_LANES : LEAST_OF_PART;
-  return parts_of(elements_of(call), least, MOST_OF_PARTS);
+  const int64_t lanes = has_channels_side_by_side<F>(call) ? LANES_OF_CHANNELS : 1, elements = elements_of(call);
+  const int64_t groups = std::max((call.size[0] + lanes - 1) / lanes, int64_t(1));
+  const int64_t most = std::max({ENOUGH_BLOCKS / groups, elements * lanes / LARGE_PART, int64_t(1)});
+  return parts_of(elements, lanes > 1 ? LEAST_OF_LANES : LEAST_OF_PART, std::min(most, MOST_OF_PARTS));
 }
 
 // The bytes of workspace of a call, and the call with it, on the current stream of the tensors' device.

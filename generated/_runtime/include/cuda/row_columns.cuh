@@ -19,7 +19,7 @@ bool is_strided(const Tensors<N>& call) {
 }
 
 template <class F, typename T, class SHAPE>
-__global__ void __launch_bounds__(LARGE_BLOCK)
+__global__ void __launch_bounds__(LARGE_BLOCK, SHAPE::walks)
     columns_of_rows(const __grid_constant__ CallOf<F> call, int64_t rows, int threads) {
   using TEAM = Team<F, T, SHAPE, Features::STORED>;
   __shared__ ColumnRoom<F> room;

@@ -5,7 +5,7 @@
 #include <cassert>
 #include "cuda/launch.cuh"
 #include "cuda/vector.cuh"
-#include "cuda/watched_float.cuh"
+#include "cuda/watched_results.cuh"
 #include "launcher.h"
 #include "row_picks.h"
 #include "row_places.h"
@@ -161,6 +161,11 @@ struct RowOf {
         const I first = places.first(unit), last = places.n - WIDTH;
         const Vector<T> v = *reinterpret_cast<const Vector<T>*>(data[k] + (first < last ? first : last));
         keep(to.at[k], v);
+      } else if constexpr (PLACES::IS_WHOLE) {
+        const I first = places.first(unit), last = places.n - WIDTH;
+        const T* const from = &at(k, first < last ? first : last);
+#pragma unroll
+        for (int e = 0; e < WIDTH; ++e) to.at[k][e] = as_kept<K>(from[e * step[k]]);
       } else {
 #pragma unroll
         for (int e = 0; e < WIDTH; ++e) {
@@ -186,6 +191,13 @@ __device__ __forceinline__ void store_result(T& y, M v) {
   else store(y, W(v));
 }
 
+// A result of a phase, of a type that float or double has.
+template <typename M>
+__device__ __forceinline__ double as_double(M v) {
+  if constexpr (IN_FLOAT<M>) return double(float(v));
+  else return double(v);
+}
+
 // The type in which a phase's results of some elements are joined: their own, where that does not round.
 template <class PHASE, class FOLD, class F, typename T>
 using Joined = std::conditional_t<PHASE::EXACT && !FOLD::ROUNDS, MathOf<PHASE, F, T>,
@@ -209,34 +221,6 @@ __device__ __forceinline__ void compute_unit(const Unit<F, T, K>& unit, M (&out)
                                              const typename F::Values& p) {
 #pragma unroll
   for (int e = 0; e < WIDTH_OF<T>; ++e) element_of<PHASE>(unit, e, out[e], p);
-}
-
-// The type that a phase of elements of T is computed in first.
-template <class PHASE, class F, typename T, bool = PHASE::WATCHES && sizeof(T) == 2>
-struct FirstMath {
-  using type = MathOf<PHASE, F, T>;
-};
-template <class PHASE, class F, typename T>
-struct FirstMath<PHASE, F, T, true> {
-  using type = WatchedFloat<T, typename F::Math16>;
-};
-template <class PHASE, class F, typename T>
-using FirstMathOf = typename FirstMath<PHASE, F, T>::type;
-
-// True if the results of a unit are as exact as their type asks for, but for sums over the rows.
-template <class F, typename M, int WIDTH, int RESULTS>
-__device__ __forceinline__ bool suffices(const M (&)[WIDTH][RESULTS]) {
-  return true;
-}
-template <class F, typename T, typename B, int WIDTH, int RESULTS>
-__device__ __forceinline__ bool suffices(const WatchedFloat<T, B> (&out)[WIDTH][RESULTS]) {
-  float least = 0;
-#pragma unroll
-  for (int e = 0; e < WIDTH; ++e)
-#pragma unroll
-    for (int k = 0; k < RESULTS; ++k)
-      if (!(F::FEATURES >> k & 1)) least = Smallest::join(least, out[e][k].excess());
-  return least >= 0;
 }
 
 }  // namespace
