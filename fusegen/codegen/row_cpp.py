@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from textwrap import wrap
 
-from fusegen.codegen import long_rows, phase_text, read_once, row_exponentials, row_results
+from fusegen.codegen import centred_sums, long_rows, phase_text, read_once, row_exponentials, row_results
 from fusegen.codegen.emit import includes
 from fusegen.codegen.printed import FUNCTORS
 from fusegen.codegen.printers.families import headers
@@ -230,7 +230,8 @@ class RowsText:
         lines += self._math(which, device)
         name, behind = row_results.named(self.of, which)
         types = read_once.loops(self.of, which, device, types)
-        head = f"struct {name} : {kind}<{counts}, {functor}Values, {', '.join(types)}> {{"
+        values, types = centred_sums.loops(self.of, which, device, types)
+        head = f"struct {name} : {kind}<{counts}, {values}, {', '.join(types)}> {{"
         return [head, *lines, "};", *behind, *[f"FUSEGEN_INDEX({functor})"] * bool(indices)]
 
     def _math(self, which: Pass, device: Device) -> list[str]:

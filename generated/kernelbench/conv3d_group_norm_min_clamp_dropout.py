@@ -104,7 +104,8 @@ CLAMPED_CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + CLAMPED_SHARED_SOURCE + r"""
-struct Forward : Rows<4, 1, 3, ForwardValues, Forward1, Forward2, Forward3> {
+struct Forward : Rows<4, 1, 3, Shifted<ForwardValues>, CentredSums<Forward1, Forward2, &ForwardValues::of_row, 0, 0>,
+    Forward3> {
   FUSEGEN_VALUES(p.min_value = call.param[0]; p.max_value = call.param[1]; p.norm_eps = call.param[2];
       p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
@@ -176,7 +177,8 @@ struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3, 4>, 4> {
   FUSEGEN_ELEMENT(conv3d_group_norm_min_clamp_dropout_clamped_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row,
       p.of_row1, p.min_value, p.max_value, p.of_row2, p.of_row3, out))
 };
-struct Backward : Rows<5, 4, 3, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
+struct Backward : Rows<5, 4, 3, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
+    0>, Backward3, Backward4> {
   FUSEGEN_VALUES(p.min_value = call.param[0]; p.max_value = call.param[1]; p.norm_eps = call.param[2];
       p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;

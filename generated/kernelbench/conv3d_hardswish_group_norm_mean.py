@@ -94,7 +94,8 @@ struct Forward3 : Stores<ForwardValues, READS<0, 1, 2, 3>, 1> {
   FUSEGEN_ELEMENT(out[0] = conv3d_hardswish_group_norm_mean_normed_forward3(in[0], in[1], in[2], in[3], p.of_row,
       p.of_row1))
 };
-struct Forward : Rows<4, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
+struct Forward : Rows<4, 1, 1, Shifted<ForwardValues>, CentredSums<Forward1, Forward2, &ForwardValues::of_row, 0, 0>,
+    Forward3> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 14;
@@ -169,7 +170,8 @@ struct Backward3 : Stores<BackwardValues, READS<0, 1, 2, 3>, 4> {
   FUSEGEN_ELEMENT(conv3d_hardswish_group_norm_mean_normed_backward3(in[0], in[1], in[2], in[3], p.of_row, p.of_row1,
       p.of_row2, p.of_row3, out))
 };
-struct Backward : Rows<5, 4, 1, BackwardValues, Backward1, Backward2, Backward3> {
+struct Backward : Rows<5, 4, 1, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
+    0, 1>, Backward3> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 28;

@@ -167,13 +167,15 @@ NORMED_CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + NORMED_SHARED_SOURCE + r"""
-struct Forward : Rows<3, 1, 2, ForwardValues, Forward1, Forward2, Forward3> {
+struct Forward : Rows<3, 1, 2, Shifted<ForwardValues>, CentredSums<Forward1, Forward2, &ForwardValues::of_row, 0, 0>,
+    Forward3> {
   FUSEGEN_VALUES(p.least = call.param[0]; p.most = call.param[1]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 6;
   static constexpr bool BY_CHANNEL = true;
 };
-struct Backward : Rows<4, 3, 2, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
+struct Backward : Rows<4, 3, 2, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
+    0>, Backward3, Backward4> {
   FUSEGEN_VALUES(p.least = call.param[0]; p.most = call.param[1]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 12;

@@ -158,12 +158,14 @@ NORMED_CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + NORMED_SHARED_SOURCE + r"""
-struct Forward : Rows<5, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
+struct Forward : Rows<5, 1, 1, Shifted<ForwardValues>, CentredSums<Forward1, Forward2, &ForwardValues::of_row, 0, 0>,
+    Forward3> {
   FUSEGEN_VALUES(p.norm_eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 28;
 };
-struct Backward : Rows<6, 5, 1, BackwardValues, Backward1, Backward2, Backward3> {
+struct Backward : Rows<6, 5, 1, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
+    0, 1>, Backward3> {
   FUSEGEN_VALUES(p.norm_eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 56;

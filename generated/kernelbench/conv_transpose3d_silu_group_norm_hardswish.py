@@ -113,7 +113,8 @@ struct Forward3 : Stores<ForwardValues, READS<0, 1, 2, 3>, 1> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_silu_group_norm_hardswish_forward3(in[0], in[1], in[2], in[3], p.of_row,
       p.of_row1))
 };
-struct Forward : Rows<4, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
+struct Forward : Rows<4, 1, 1, Shifted<ForwardValues>, CentredSums<Forward1, Forward2, &ForwardValues::of_row, 0, 0>,
+    Forward3> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
   static constexpr unsigned OF_FEATURES = 14;
   static constexpr bool BY_CHANNEL = true;
@@ -193,7 +194,8 @@ struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3, 4>, 4> {
   FUSEGEN_ELEMENT(conv_transpose3d_silu_group_norm_hardswish_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row,
       p.of_row1, p.of_row2, p.of_row3, out))
 };
-struct Backward : Rows<5, 4, 1, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
+struct Backward : Rows<5, 4, 1, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
+    0>, Backward3, Backward4> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
   static constexpr unsigned OF_FEATURES = 28;
   static constexpr bool BY_CHANNEL = true;

@@ -143,14 +143,16 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-struct Forward : Rows<3, 1, 3, ForwardValues, Forward1, Forward2, Forward3> {
+struct Forward : Rows<3, 1, 3, Shifted<ForwardValues>, CentredSums<Forward1, Forward2, &ForwardValues::of_row, 0, 0>,
+    Forward3> {
   FUSEGEN_VALUES(p.hardtanh_min = call.param[0]; p.hardtanh_max = call.param[1]; p.group_norm_eps = call.param[2];
       p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 6;
   static constexpr bool BY_CHANNEL = true;
 };
-struct Backward : Rows<4, 3, 3, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
+struct Backward : Rows<4, 3, 3, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
+    0>, Backward3, Backward4> {
   FUSEGEN_VALUES(p.hardtanh_min = call.param[0]; p.hardtanh_max = call.param[1]; p.group_norm_eps = call.param[2];
       p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;

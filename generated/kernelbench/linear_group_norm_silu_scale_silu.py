@@ -159,7 +159,8 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-struct Forward : Rows<4, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
+struct Forward : Rows<4, 1, 1, Shifted<ForwardValues>, CentredSums<Forward1, Forward2, &ForwardValues::of_row, 0, 0>,
+    Forward3> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 14;
@@ -167,7 +168,8 @@ struct Forward : Rows<4, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
 };
-struct Backward : Rows<5, 4, 1, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
+struct Backward : Rows<5, 4, 1, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
+    0>, Backward3, Backward4> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
   static constexpr unsigned OF_FEATURES = 28;
   static constexpr bool BY_CHANNEL = true;

@@ -127,13 +127,15 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-struct Forward : Rows<3, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
+struct Forward : Rows<3, 1, 1, Shifted<ForwardValues>, CentredSums<Forward1, Forward2, &ForwardValues::of_row, 0, 0>,
+    Forward3> {
   FUSEGEN_VALUES(p.eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 6;
   static constexpr bool BY_CHANNEL = true;
 };
-struct Backward : Rows<4, 3, 1, BackwardValues, Backward1, Backward2, Backward3> {
+struct Backward : Rows<4, 3, 1, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
+    0, 1>, Backward3> {
   FUSEGEN_VALUES(p.eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 12;

@@ -19,10 +19,10 @@ constexpr unsigned read_once(const Rows<IN, OUT, P, VALUES, PHASES...>*) {
 template <class F>
 constexpr unsigned READ_ONCE = read_once(static_cast<const F*>(nullptr));
 
-// Finds the largest of a thread's elements of T in a row, and the sum of the others' e^(element - largest).
-template <class PHASE, typename T, class TEAM, class ROW, class UNITS>
-__device__ __forceinline__ void find_largest_and_others(const TEAM& team, const ROW& row, const UNITS& units,
-                                                        double (&to)[2]);
+// Runs two phases as one loop, or one after the other where floats have too few digits.
+template <class PHASE, class SHAPE, class F, typename T, class TEAM, class ROW, class UNITS, class VALUES>
+__device__ __forceinline__ void run_largest_and_sum(TEAM& team, const ROW& row, const UNITS& units, VALUES& p,
+                                                    int& turn);
 
 // Joins what neighbouring lanes have.
 template <class PHASE>

@@ -139,5 +139,19 @@ __device__ __forceinline__ void join_largest_and_others(double (&value)[2], int 
     if (d < lanes) value[1] += __shfl_xor_sync(~0u, value[1], d);
 }
 
+// Runs two phases as one loop, or one after the other where floats have too few digits.
+template <class PHASE, class SHAPE, class F, typename T, class TEAM, class ROW, class UNITS, class VALUES>
+__device__ __forceinline__ void run_largest_and_sum(TEAM& team, const ROW& row, const UNITS& units, VALUES& p,
+                                                    int& turn) {
+  if constexpr (sizeof(T) == 8) {
+    team.template run_loop<typename PHASE::Top>(row, units, p, turn);
+    team.template run_loop<typename PHASE::Terms>(row, units, p, turn);
+  } else {
+    double of_row[2];
+    find_largest_and_others<PHASE, T>(team, row, units, of_row);
+    join_team<PHASE, SHAPE, F>(of_row, p, team.room, team.places.threads, turn++);
+  }
+}
+
 }  // namespace
 }  // namespace fusegen

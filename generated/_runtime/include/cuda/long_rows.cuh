@@ -27,6 +27,34 @@ struct PartValues {
   }
 };
 
+// The phases that are launches: of two in one loop that loop, and the second one for rows that need it, or both.
+template <class... PHASES>
+struct Launches {
+  static constexpr int COUNT = sizeof...(PHASES);
+};
+template <class CENTRED>
+struct Again : CENTRED {};
+template <class PHASE, typename T>
+auto launches_of() {
+  using SHAPE = Shape<PART_THREADS, 0, true>;
+  if constexpr (IS_ONE_LOOP<PHASE, T, SHAPE>) return std::tuple<PHASE, Again<typename PHASE::Centred>>();
+  else if constexpr (IS_CENTRED<PHASE>) return std::tuple<typename PHASE::Sums, typename PHASE::Centred>();
+  else return std::tuple<PHASE>();
+}
+template <class... PHASES>
+Launches<PHASES...> listed(const std::tuple<PHASES...>&);
+template <typename T, int IN, int OUT, int P, class VALUES, class... PHASES>
+auto launches(const Rows<IN, OUT, P, VALUES, PHASES...>*) {
+  return decltype(listed(std::tuple_cat(launches_of<PHASES, T>()...)))();
+}
+template <class F, typename T>
+using LaunchesOf = decltype(launches<T>(static_cast<const F*>(nullptr)));
+
+template <class PHASE>
+constexpr bool IS_AGAIN = false;
+template <class CENTRED>
+constexpr bool IS_AGAIN<Again<CENTRED>> = true;
+
 // Joins a value of each of a block's threads; its first warp then has the block's.
 template <class PHASE, class F, typename V>
 __device__ __forceinline__ void join_block(V (&value)[PHASE::RESULTS], Room<F>& room) {
@@ -67,10 +95,14 @@ template <int AT, int I, class PHASE, class F, class TEAM>
 __device__ __forceinline__ void run_phase_of_part(TEAM& team, const typename TEAM::Row& row,
                                                   const PartValues<F>& made, typename F::Values& p) {
   const typename TEAM::Units none{};
+  if constexpr (IS_CENTRED<PHASE> && I <= AT) set_shift<PHASE>(team, row, p);
+  if constexpr (IS_AGAIN<PHASE> && I <= AT)
+    if (!p.again) return;
   if constexpr (I < AT) {
     join_parts<PHASE, F>(made, I, row.number, p, team.room);
   } else if constexpr (I == AT && PHASE::STORES) {
-    team.template phase<PHASE>(row, none, p, 0);
+    int turn = 0;
+    team.template phase<PHASE>(row, none, p, turn);
     if (team.memory.values && team.places.lane == 0) team.memory.values[row.number] = p;
   } else if constexpr (I == AT) {
     typename TEAM::template Total<PHASE> total[PHASE::RESULTS];
@@ -81,14 +113,13 @@ __device__ __forceinline__ void run_phase_of_part(TEAM& team, const typename TEA
     if (threadIdx.x == 0) PHASE::each([&](int k, auto) { made.of(I, row.number, k)[part] = double(total[k]); });
   }
 }
-template <int AT, class F, class TEAM, int IN, int OUT, int P, class VALUES, class... PHASES, size_t... I>
+template <int AT, class F, class TEAM, class... PHASES, size_t... I>
 __device__ __forceinline__ void run_part(TEAM& team, const typename TEAM::Row& row, const PartValues<F>& made,
-                                         VALUES& p, const Rows<IN, OUT, P, VALUES, PHASES...>*,
-                                         std::index_sequence<I...>) {
+                                         typename F::Values& p, Launches<PHASES...>, std::index_sequence<I...>) {
   (run_phase_of_part<AT, I, PHASES, F>(team, row, made, p), ...);
 }
 
-template <class F, typename T, bool WHOLE, Features FEATURES, int AT, int PHASES>
+template <class F, typename T, bool WHOLE, Features FEATURES, int AT>
 __global__ void __launch_bounds__(PART_THREADS)
     part_of_row(const __grid_constant__ CallOf<F> call, const PartValues<F> made, typename F::Values* values) {
   using TEAM = Team<F, T, Shape<PART_THREADS, 0, WHOLE>, FEATURES>;
@@ -99,13 +130,13 @@ __global__ void __launch_bounds__(PART_THREADS)
   TEAM team{{n, part * PART_THREADS + int(threadIdx.x), made.parts * PART_THREADS},
             true, room, {values, nullptr, 0, {}}, none};
   typename F::Values p = F::values(call, double(n));
-  run_part<AT, F>(team, RowOf<F, T>(call, row), made, p, static_cast<const F*>(nullptr),
-                  std::make_index_sequence<PHASES>());
+  using All = LaunchesOf<F, T>;
+  run_part<AT, F>(team, RowOf<F, T>(call, row), made, p, All(), std::make_index_sequence<All::COUNT>());
 }
 
-template <class F, typename T, bool WHOLE, Features FEATURES, int AT, int PHASES>
+template <class F, typename T, bool WHOLE, Features FEATURES, int AT>
 void launch_phase(const CallOf<F>& call, const PartValues<F>& made, typename F::Values* values, cudaStream_t stream) {
-  const auto kernel = part_of_row<F, T, WHOLE, FEATURES, AT, PHASES>;
+  const auto kernel = part_of_row<F, T, WHOLE, FEATURES, AT>;
   kernel<<<unsigned(made.rows * made.parts), PART_THREADS, 0, stream>>>(call, made, values);
 }
 
@@ -119,22 +150,18 @@ cudaError_t launch_phases(const RowLaunch<F>& of, std::index_sequence<AT...>) {
   const size_t bytes = size_t(PHASES * of.rows * F::MOST_RESULTS * made.parts) * sizeof(double);
   cudaError_t error = cudaMallocAsync(reinterpret_cast<void**>(&made.memory), bytes, stream);
   if (error != cudaSuccess) return cudaGetLastError();  // which forgets it, so that no later launch reports it
-  (launch_phase<F, T, WHOLE, FEATURES, AT, PHASES>(of.call, made, values, stream), ...);
+  (launch_phase<F, T, WHOLE, FEATURES, AT>(of.call, made, values, stream), ...);
   error = cudaGetLastError();
   const cudaError_t freed = cudaFreeAsync(made.memory, stream);
   return error == cudaSuccess ? freed : error;
 }
-template <class F, typename T, bool WHOLE, Features FEATURES, int IN, int OUT, int P, class VALUES, class... PHASES>
-cudaError_t launch_parts(const RowLaunch<F>& of, const Rows<IN, OUT, P, VALUES, PHASES...>*) {
-  return launch_phases<F, T, WHOLE, FEATURES>(of, std::make_index_sequence<sizeof...(PHASES)>());
-}
-
 // Launches rows of T, with the sums over them in another kernel.
 template <class F, typename T, bool SUMS, bool WHOLE>
 cudaError_t launch_long(const RowLaunch<F>& of) {
   constexpr bool ADDS = SUMS && SUMS_OF<F> > 0;
   constexpr Features FEATURES = ADDS ? Features::LEFT : Features::STORED;
-  const cudaError_t error = launch_parts<F, T, WHOLE, FEATURES>(of, static_cast<const F*>(nullptr));
+  constexpr int COUNT = LaunchesOf<F, T>::COUNT;
+  const cudaError_t error = launch_phases<F, T, WHOLE, FEATURES>(of, std::make_index_sequence<COUNT>());
   if constexpr (ADDS && F::BY_CHANNEL)
     return error == cudaSuccess ? sum_channels<F, T>(of.call, of.rows, of.workspace) : error;
   else if constexpr (ADDS)

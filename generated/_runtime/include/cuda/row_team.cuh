@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT-0
 #pragma once
 // A team of threads with a row, on CUDA: it loads what the phases read, runs them and stores.
-#include "cuda/held_units.cuh"
+#include "cuda/centred_sums.cuh"
 #include "cuda/team_sums.cuh"
 
 namespace fusegen {
@@ -33,6 +33,7 @@ struct Team {
   using OfRows = std::conditional_t<SHAPE::kept == Kept::RUNS, ChannelSums<F, T>, TeamSums<F, T, UNITS>>;
   using Sums = std::conditional_t<FEATURES == Features::ADDED, OfRows, NoSums>;
   using Own = Unit<F, T, K>;
+  using Loaded = Unit<F, T>;
   using Units = Own[UNITS ? UNITS : 1];
 
   __device__ __forceinline__ void load(Units& units, const Row& row) const {
@@ -53,12 +54,12 @@ struct Team {
   __device__ __forceinline__ void run(const Row& row, const Units& units, Values& p) {
     if constexpr (Memory::HELD) memory.hold(row, places);
     int turn = 0;
-    (phase<PHASES>(row, units, p, PHASES::PICKS ? turn : turn++), ...);
+    (phase<PHASES>(row, units, p, turn), ...);
     if (FEATURES == Features::LEFT && places.lane == 0 && active) memory.values[row.number] = p;
   }
 
   template <class PHASE>
-  __device__ __forceinline__ void phase(const Row& row, const Units& units, Values& p, int turn) {
+  __device__ __forceinline__ void phase(const Row& row, const Units& units, Values& p, int& turn) {
     if constexpr (STORES_ROW<PHASE, F>) {
       each_row_result<PHASE, F>(p, [&](int k, double value) {
         if (places.lane == 0 && active) store_result(*row.data[k], value);
@@ -68,32 +69,27 @@ struct Team {
     } else if constexpr (PHASE::PICKS) {
       run_picked<PHASE, F>(row, p, [&](int k) { return F::OF_ROW >> k & 1 ? *row.data[k] : row.at(k, row.picked); });
     } else if constexpr (IS_LARGEST_AND_SUM<PHASE>) {
-      run_largest_and_sum<PHASE>(row, units, p, turn);
+      run_largest_and_sum<PHASE, SHAPE, F, T>(*this, row, units, p, turn);
+    } else if constexpr (IS_CENTRED<PHASE>) {
+      run_centred<PHASE, SHAPE, T>(*this, row, units, p, turn);
     } else if constexpr (PHASE::STORES && F::ONCE_A_ROW) {
       M<PHASE> out[PHASE::RESULTS];
       element_of<PHASE>(units[0], 0, out, p);
       for (int k = 0; k < F::OUTPUTS && places.lane == 0 && active; ++k)
         store_result(row.data[F::INPUTS + k][0], out[k]);
     } else {
-      Total<PHASE> total[PHASE::RESULTS];
-      if constexpr (!PHASE::STORES) clear<PHASE>(total);
-      if constexpr (SHAPE::walks) walk<PHASE>(*this, row, units, p, total);
-      else go_over<PHASE>(row, units, p, total);
-      if constexpr (!PHASE::STORES) join_team<PHASE, SHAPE, F>(total, p, room, places.threads, turn);
+      run_loop<PHASE>(row, units, p, turn);
     }
   }
 
-  // Runs two phases as one loop, or one after the other where floats have too few digits.
+  // Runs a phase for the elements of the row, and joins what it reduces.
   template <class PHASE>
-  __device__ __forceinline__ void run_largest_and_sum(const Row& row, const Units& units, Values& p, int turn) {
-    if constexpr (sizeof(T) == 8) {
-      phase<typename PHASE::Top>(row, units, p, turn);
-      phase<typename PHASE::Terms>(row, units, p, turn);
-    } else {
-      double of_row[2];
-      find_largest_and_others<PHASE, T>(*this, row, units, of_row);
-      join_team<PHASE, SHAPE, F>(of_row, p, room, places.threads, turn);
-    }
+  __device__ __forceinline__ void run_loop(const Row& row, const Units& units, Values& p, int& turn) {
+    Total<PHASE> total[PHASE::RESULTS];
+    if constexpr (!PHASE::STORES) clear<PHASE>(total);
+    if constexpr (SHAPE::walks) walk<PHASE>(*this, row, units, p, total);
+    else go_over<PHASE>(row, units, p, total);
+    if constexpr (!PHASE::STORES) join_team<PHASE, SHAPE, F>(total, p, room, places.threads, turn++);
   }
 
   template <class PHASE>
