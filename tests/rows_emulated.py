@@ -50,7 +50,7 @@ class Rows:
         int, ...
     ]  # those that are values of rows, which have a last dimension of size 1 here
     by_channel: bool  # whether neighbours in a row share values of weights
-    stored: torch.dtype | None  # the dtype of values of rows; none where it is that of the tensors
+    values_in: Callable[[torch.dtype], torch.dtype]  # the dtype of values of rows beside elements of one
     results: int = 1  # the number of results, which have an incoming gradient each
 
     def forward(self, tensors: list[Tensor], params: tuple[float, ...] = ()) -> Tensor:
@@ -93,9 +93,14 @@ class Rows:
         likes = tensors[self.results : self.results + count] if sums else [whole] * count
         if forward:
             likes = [whole[..., :1] if k in self.row_results else whole for k in range(count)]
-        made = [torch.full_like(each, float("nan")) for each in likes]
-        if forward and self.stored:
-            made = [torch.full_like(each, -7, dtype=self.stored) for each in likes]
+        dtypes = [whole.dtype] * count
+        if forward:
+            own = self.values_in(whole.dtype)
+            dtypes = [own if k in self.row_results else whole.dtype for k in range(count)]
+        made = [
+            torch.full_like(each, float("nan") if dtype.is_floating_point else -7, dtype=dtype)
+            for each, dtype in zip(likes, dtypes, strict=True)
+        ]
         first = sorted(range(self.results), key=lambda k: k not in self.row_results)  # as kernels have them
         ordered = made if not forward else [made[k] for k in first]
         views = [
@@ -112,7 +117,8 @@ class Rows:
         call.size[: whole.dim()] = whole.shape
         for k, view in enumerate(views):
             call.data[k] = view.data_ptr()
-            call.stride[k][: whole.dim()] = self._strides(view, whole)
+            of_wide = view.dtype is torch.float32 and whole.element_size() == 2  # in units of elements
+            call.stride[k][: whole.dim()] = [s * (1 + of_wide) for s in self._strides(view, whole)]
         call.aligned = all(view.data_ptr() % 16 == 0 for view in views)
         if params:
             call.param[:] = params
@@ -138,5 +144,5 @@ def emulated(module: ModuleType, swap: tuple[str, str] = ("", "")) -> Rows:
     library = by_dtype(on_cpu(text), "-Wno-sign-compare", shared=ROOM, chip=90)
     inputs = kernels.inputs - kernels.indices
     params = kernels.signature.params
-    kind = kernels.row_results, kernels.by_channel, kernels.dtype_of_values
+    kind = kernels.row_results, kernels.by_channel, kernels.values_in
     return Rows(library, name, inputs, params, *kind, kernels.results)

@@ -24,6 +24,7 @@ LOSSES: dict[str, tuple[bool, list[float]]] = {
     "rows/nll": (False, []),
     "losses/weighted_cross_entropy": (True, [0.1]),
     "losses/weighted_nll": (True, []),
+    "rows/cross_entropy_in_float32": (False, []),
 }
 SHAPES = [(5, 7), (2, 3, 7), (7,), (1100, 7)]
 

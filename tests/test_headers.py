@@ -66,6 +66,7 @@ OF_ROWS = (
     "cuda/long_rows.cuh", "stable_abi_indices.h", "cpu/total_of_rows.h",
     "cpu/placed_rows.h", "cpu/rows_with_results.h", "stable_abi_row_results.h",
     "cpu/scans.h", "cuda/scans.cuh", "stable_abi_parts.h", "cpu/parts.h", "cuda/parts.cuh",
+    "cpu/wide_values.h", "cuda/wide_terms.cuh", "cuda/wide_total.cuh", "stable_abi_wide_losses.h",
 )  # fmt: skip
 OF_CHANNELS = ("stable_abi_channels.h", "cpu/channels.h", "cuda/channels.cuh")
 OF_WINDOWS = ("stable_abi_windows.h", "cpu/windows.h", "cuda/windows.cuh")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from dispatching import after_each
 from torch import Tensor, nn
 
 from fusegen.models import losses
@@ -141,3 +142,27 @@ def test_a_gradient_of_a_sum_in_float16_is_finite(size: int) -> None:
     loss = OWN.MSELoss(reduction="sum")(x, torch.zeros_like(x))
     (slope,) = torch.autograd.grad(loss, x, torch.tensor(64.0, dtype=torch.float16))
     assert torch.equal(slope, torch.full_like(x, 64))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["CrossEntropyLoss", "NLLLoss"])
+def test_losses_of_classes_under_autocast_are_in_float32(name: str, dtype: torch.dtype) -> None:
+    x, target = drawn(name, 40)
+    x = (3 * x).to(dtype).requires_grad_()
+    weight = torch.rand(7).to(dtype)
+    kinds: list[dict[str, Any]] = [{}, {"weight": weight}, {"ignore_index": 3, "reduction": "sum"}]
+    kinds += [{"label_smoothing": 0.1}] * (name == "CrossEntropyLoss")
+    for words in kinds:
+        copies = list[Tensor]()
+
+        def note(_: Any, __: Any, made: Any, copies: list[Tensor] = copies) -> None:
+            every = made if isinstance(made, tuple) else (made,)
+            copies.extend(t for t in every if isinstance(t, Tensor) and t.shape == x.shape)
+
+        with torch.autocast("cpu", torch.bfloat16), after_each(note):
+            found = getattr(losses, name)(**words)(x, target)
+        wide = {key: value.double() if key == "weight" else value for key, value in words.items()}
+        right = getattr(nn, name)(**wide)(x.detach().double(), target)
+        assert (found.dtype, [t for t in copies if t.dtype == torch.float32]) == (torch.float32, [])
+        torch.testing.assert_close(found.double(), right, rtol=2e-7, atol=0)
+        assert torch.autograd.grad(found, x)[0].dtype == dtype

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from dispatching import after_each
 from torch import Tensor, nn
 
 import fusegen
@@ -95,7 +96,6 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Ran:
                 monkeypatch.setitem(GAINS, ("cpu", name, WRITTEN_OUT, size, mode), Gain(1, 2**20))
     for each in (rotary, causal_losses):
         monkeypatch.setattr(each, "is_gain", always)
-    monkeypatch.setattr(causal_losses, "ELEMENTS", 3 * CLASSES)
     return ran
 
 
@@ -315,7 +315,7 @@ def test_second_derivatives_and_wrong_labels_of_a_loss(runs: Ran) -> None:
         [slope] = torch.autograd.grad(value, logits, create_graph=True)
         found += torch.autograd.grad(slope.float().square().sum(), logits)
     torch.testing.assert_close(*found, rtol=2e-2, atol=1e-4)
-    with pytest.raises(IndexError, match="labels 11 is out of range for 11 elements"):
+    with pytest.raises(IndexError, match="target 11 is out of range for 11 elements"):
         ours(logits, LABELS + (LABELS == 10), CLASSES)
 
 
@@ -325,7 +325,7 @@ def test_a_language_model_is_patched_and_undone(runs: Ran) -> None:
     eager = model(x, LABELS)
     report = fusegen.patch(model)
     assert str(report) == (
-        "replaced 1 layer, kept 0\n  the model: Language, loss_in_float -> rows.cross_entropy"
+        "replaced 1 layer, kept 0\n  the model: Language, loss_in_float -> rows.cross_entropy_in_float32"
     )
     again = pickle.loads(pickle.dumps(copy.deepcopy(model)))
     assert str(fusegen.patch(again)) == "the model is patched already: it has 1 generated module"
@@ -337,6 +337,27 @@ def test_a_language_model_is_patched_and_undone(runs: Ran) -> None:
     assert (report.undo(), fusegen.unpatch(again)) == (1, 1)
     assert vars(model) == before
     assert torch.equal(again(x, LABELS), eager)
+
+
+def test_a_model_in_float32_makes_no_copy_under_autocast(runs: Ran) -> None:
+    model = Language()
+    x = torch.randn(2, LENGTH, 4)
+    report = fusegen.patch(model)
+    shown = "the model: Language, loss_in_float -> rows.cross_entropy_in_float32, under autocast"
+    assert str(report) == f"replaced 1 layer, kept 0\n  {shown}"
+    assert torch.equal(model(x, LABELS), Language.function(model.head(x), LABELS, CLASSES))
+    assert runs == []
+    copies = list[Tensor]()
+
+    def note(_: Any, __: Any, made: Any) -> None:
+        copies.extend([made] * (isinstance(made, Tensor) and made.numel() == 2 * LENGTH * CLASSES))
+
+    with torch.autocast("cpu", torch.bfloat16), after_each(note):
+        found = model(x, LABELS)
+    assert {t.dtype for t in copies} == {torch.bfloat16}
+    assert (runs, found.dtype) == (["cross_entropy"], torch.float32)
+    logits = copies[0].detach().view(2, LENGTH, CLASSES)
+    torch.testing.assert_close(found, loss_in_float(logits, LABELS, CLASSES), rtol=1e-6, atol=0)
 
 
 def test_further_arguments_of_a_loss_of_ones_own_are_read(runs: Ran) -> None:
@@ -352,7 +373,6 @@ def test_further_arguments_of_a_loss_of_ones_own_are_read(runs: Ran) -> None:
 
 def test_losses_that_stay(runs: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     none = "the model has no layer that the library computes"
-    assert str(fusegen.patch(Language())) == none  # in float32, of which PyTorch makes no copy
     monkeypatch.setattr(Language, "function", staticmethod(twice_the_loss))
     assert str(fusegen.patch(Language().half())) == none
     monkeypatch.undo()
@@ -371,7 +391,7 @@ def test_llama(dtype: torch.dtype, runs: Ran) -> None:
     report = fusegen.patch(ours)
     modules = [each.module for each in report.replaced]
     assert modules.count("results.rotary") == 2
-    assert modules.count("rows.cross_entropy") == (dtype == torch.bfloat16)
+    assert modules.count("rows.cross_entropy_in_float32") == 1
     ids = torch.randint(0, 64, (2, 9))
     for train in (True, False):
         runs.clear()

@@ -15,7 +15,8 @@ from fusegen.core.targets import Device
 
 def headers(of: CompiledRows, device: Device) -> list[str]:
     """Return the header of such a loop, if a spec's kernels have one."""
-    return ["cuda/largest_and_terms.cuh"] if _found(of, device) else []
+    terms = ("largest_and_terms", "wide_terms")[of.is_wide]
+    return [f"cuda/{terms}.cuh"] if _found(of, device) else []
 
 
 def loops(of: CompiledRows, which: Pass, device: Device, types: Sequence[str]) -> Sequence[str]:

@@ -47,7 +47,8 @@ def printed(text: "RowsText", of: CompiledRows, kernels: str) -> dict[str, str]:
     own = {d: "".join(f"{line}\n" for each in passes for line in each.own[d]) for d in Device}
     found = in_parts(shared and shared + "\n", own, text.headers, f"{macro}({of.spec.name})")
     if reduces_index(of.spec):
-        found[f"{Device.CUDA.name}_source"] += f"FUSEGEN_TOTAL({of.spec.name})\n"
+        total = "WIDE_" * of.is_wide + "TOTAL"
+        found[f"{Device.CUDA.name}_source"] += f"FUSEGEN_{total}({of.spec.name})\n"
     return found
 
 
@@ -77,7 +78,8 @@ class RowsText:
         found = [f"{device.family}/{header}{device.suffix}"]
         if device is Device.CPU:
             found += ["cpu/placed_rows.h"] * self.of.schedules.backward.is_placed
-            found += ["cpu/rows_with_results.h"] * self.of.is_mixed
+            found += ["cpu/rows_with_results.h"] * (self.of.is_mixed and not self.of.is_wide)
+        found += [f"{device.family}/wide_values{device.suffix}"] * self.of.is_wide
         found += FAST if device.fast_types and self.is_fast else []
         phases = [phase for which in Pass for phase in self.of.kernels[which, device]]
         if any(self._falls(self.of.kernels[which, device]) for which in Pass):
@@ -87,7 +89,8 @@ class RowsText:
             found.append("cuda/watched_conditions.cuh")
         if self.of.spec.indices:
             is_total = device.launched and reduces_index(self.of.spec)
-            found.append("cuda/row_total.cuh" if is_total else "row_index.h")
+            total = f"cuda/{('row', 'wide')[self.of.is_wide]}_total.cuh"
+            found.append(total if is_total else "row_index.h")
         families = headers([k for phase in phases for k in (phase.elements, phase.row) if k])
         return includes.lines([*found, *includes.of_families(device, families)])
 
@@ -232,12 +235,16 @@ class RowsText:
         types = read_once.loops(self.of, which, device, types)
         values, types = centred_sums.loops(self.of, which, device, types)
         head = f"struct {name} : {kind}<{counts}, {values}, {', '.join(types)}> {{"
-        return [head, *lines, "};", *behind, *[f"FUSEGEN_INDEX({functor})"] * bool(indices)]
+        picking = [f"FUSEGEN_INDEX({each})" for each in dict.fromkeys((name, functor)) if indices]
+        return [head, *lines, "};", *behind, *picking]
 
     def _math(self, which: Pass, device: Device) -> list[str]:
         """Return the arithmetic of an element, unless it is double, and float of 16 bits."""
         of_row = {*self.of.schedules[which].values} - {*self.of.schedules[which].params}
         same = any(compares(phase.elements, of_row) for phase in self.of.kernels[which, device])
+        same = same or (
+            self.of.is_wide and self.is_fast and which is Pass.FORWARD
+        )  # float has too few digits
         if self.is_fast and device.fast_types:
             narrow = "PlainDouble" if same else "FastFloat"
             return ["  using Math32 = PlainDouble;", f"  using Math16 = {narrow};"]

@@ -1,6 +1,7 @@
 """The C++ of results of two shapes: phases of their own store values of rows, and load their gradients.
 
-Kernels take the tensors that are written as inputs of which a row has one value; see row_results.h.
+Kernels take the tensors that are written as inputs of which a row has one value; see row_results.h. Where
+values of rows have another dtype than elements, the type of a pass says so; see row_wide_values.h.
 """
 
 from fusegen.codegen.printed import FUNCTORS
@@ -8,6 +9,7 @@ from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.core.method import Pass
 
 PHASE = f"{FUNCTORS[Pass.FORWARD]}Results"
+KINDS = ("WithRowValues", "WithWideValues")  # in the dtype of elements, or in another one
 
 
 def stored(of: CompiledRows, which: Pass) -> int:
@@ -39,6 +41,6 @@ def named(of: CompiledRows, which: Pass) -> tuple[str, list[str]]:
     if made.is_placed:
         return f"{functor}Rows", [f"using {functor} = Placed<{functor}Rows>;"]
     count = stored(of, which)
-    if count or made.loads:
-        return f"{functor}Rows", [f"using {functor} = WithRowValues<{functor}Rows, {count}>;"]
+    if count or made.loads or of.is_wide:
+        return f"{functor}Rows", [f"using {functor} = {KINDS[of.is_wide]}<{functor}Rows, {count}>;"]
     return functor, []

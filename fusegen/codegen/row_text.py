@@ -76,6 +76,7 @@ def _own_registration(of: CompiledRows) -> list[str]:
         *[f"results={len(of.spec.results)}"] * bool(of.spec.results),
         *[f"row_results={of.row_results}"] * of.is_mixed,
         *["keeps=True"] * of.spec.over.keeps,
+        *[f"row_dtype=torch.{of.spec.over.dtype}"] * of.is_wide,
         *["elementwise=True"] * (not of.reduces),
         *[f'reduction="{"place" if of.finds else of.spec.reduction}"'] * (of.stored is not Level.ELEMENT),
         *[f"detached={(*python.input_names(of.spec),)}"] * of.finds,

@@ -30,6 +30,7 @@ FLAVOURS = {"stable": "flavour", "pybind": "flavour_pybind"}  # the file that be
 BITMASK = "bitmask=True"  # in a module whose binding has operators of bitmasks
 ROWS = "KERNELS = Rows("  # in a module whose binding takes rows
 ROW_RESULTS = "row_results=("  # in one whose results of rows stand beside those of elements
+ROW_DTYPE = "row_dtype="  # in one whose values of rows have a dtype of their own
 INDICES = "indices=1,"  # in one whose binding takes an index of rows
 PARTS = "KERNELS = Parts("  # in one whose binding takes parts of whole tensors
 WINDOWS = "KERNELS = Windows("  # in one whose binding takes windows
@@ -38,11 +39,12 @@ LAYERS = "KERNELS.linear(", "KERNELS.linear_without_bias("  # in one that calls 
 DROPOUTS = "KERNELS = Dropouts("  # in one that has masks drawn
 SHARED = {"linear_operator": LAYERS, "drawn": (DROPOUTS,)}  # files whose kernels modules share
 # of those that a module's text has, the first decides its binding
-FORMS = (BITMASK, ROW_RESULTS, INDICES, ROWS, PARTS, CHANNELS, WINDOWS)
+FORMS = (BITMASK, ROW_DTYPE, ROW_RESULTS, INDICES, ROWS, PARTS, CHANNELS, WINDOWS)
 BINDINGS = {  # the headers of the stable binding, by what a module's text has that needs them
     "CPU_SOURCE": ("stable_abi.h",),
     BITMASK: ("stable_abi_bitmask.h",),
     ROWS: ("stable_abi_rows.h",),
+    ROW_DTYPE: ("stable_abi_wide_values.h", "stable_abi_wide_losses.h"),
     ROW_RESULTS: ("stable_abi_row_results.h",),
     INDICES: ("stable_abi_indices.h",),
     PARTS: ("stable_abi_parts.h",),

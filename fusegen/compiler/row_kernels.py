@@ -22,7 +22,7 @@ from fusegen.core.spec import Spec
 from fusegen.core.targets import Device
 from fusegen.core.term import Program
 from fusegen.core.timing import timed
-from fusegen.errors import NoRowValues, NoValuesKept
+from fusegen.errors import NoRowDtype, NoRowValues, NoValuesKept
 from fusegen.language.library import Library
 from fusegen.lower import lower
 
@@ -54,6 +54,11 @@ class CompiledRows(Placed):
     def row_results(self) -> tuple[int, ...]:
         """The places of the results that are values of rows."""
         return tuple(k for k, each in enumerate(result_levels(self.declared)) if each is Level.ROW)
+
+    @property
+    def is_wide(self) -> bool:
+        """True if values of rows are in float32 where elements have 16 bits."""
+        return bool(self.spec.over and self.spec.over.dtype)
 
     @property
     def is_mixed(self) -> bool:
@@ -115,8 +120,11 @@ def compiled_rows(spec: Spec, library: Library) -> CompiledRows:
         raise NoValuesKept(spec.span, found="the formula has a value for each element")
     backward = timed(f"{name}: derive", derive_rows, declared, stored, spec.results)
     backward = replace(backward, results=backward.results[: len(spec.tensors) - len(spec.indices)])
-    schedules = Both(simplified(spec, forward), simplified(spec, _scheduled(backward, indices, stored)))
-    return CompiledRows(spec, library, declared, eager, schedules, phase_kernels(name, schedules))
+    made = _scheduled(attached(backward), indices, _loaded(spec, backward, stored))
+    schedules = Both(simplified(spec, forward), simplified(spec, made))
+    found = CompiledRows(spec, library, declared, eager, schedules, phase_kernels(name, schedules))
+    _check_row_dtype(found)
+    return found
 
 
 def phase_kernels(
@@ -133,16 +141,39 @@ def phase_kernels(
     }
 
 
-def _scheduled(backward: Program, indices: Sequence[str], stored: Sequence[Level]) -> Schedule:
-    """Return the phases of a gradient; of results of two shapes the first one reads those of rows."""
-    program = attached(backward)
+def _check_row_dtype(of: CompiledRows) -> None:
+    """Refuse a dtype of values of rows where there are none, or where kernels have none of their own.
+
+    Raises:
+        NoRowDtype: it is asked for.
+    """
+    problems = {
+        "the formula has a value for each element": not of.row_results,
+        "the place of an element is an int64": of.finds,
+        "the gradient of max and min reads places of elements": of.schedules.backward.is_placed,
+    }
+    for found in (problem for problem, holds in problems.items() if holds and of.is_wide):
+        raise NoRowDtype(of.spec.span, found=found)
+
+
+def _loaded(spec: Spec, backward: Program, stored: Sequence[Level]) -> tuple[str, ...]:
+    """Return the incoming gradients that the first phase reads: of values of rows that are not alone.
+
+    It reads those in another dtype than elements, too.
+    """
+    of_rows = [name for name, own in zip(backward.inputs, stored, strict=False) if own is Level.ROW]
+    is_alone = len(of_rows) == len(stored) and not (spec.over and spec.over.dtype)
+    return () if is_alone else tuple(of_rows)
+
+
+def _scheduled(program: Program, indices: Sequence[str], loaded: tuple[str, ...]) -> Schedule:
+    """Return the phases of a gradient, of which the first one reads some incoming gradients."""
     made = schedule(program, indices)
-    of_rows = tuple(name for name, own in zip(program.inputs, stored, strict=False) if own is Level.ROW)
-    if made.is_placed or len(of_rows) in (0, len(stored)):
+    if made.is_placed or not loaded:
         return made
-    made = schedule(program, indices, of_rows)
+    made = schedule(program, indices, loaded)
     first, *others = made.phases
-    return replace(made, phases=(replace(first, folded=of_rows), *others))
+    return replace(made, phases=(replace(first, folded=loaded), *others))
 
 
 def _of_rows_last(

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+DTYPES = ("float32",)  # that values of rows may have beside elements of 16 bits
+
 
 @dataclass(frozen=True, slots=True)
 class Over:
@@ -17,6 +19,7 @@ class Over:
         is_part: whether a row is a part of a whole tensor.
         is_declared: whether the spec says so, and formulas may reduce.
         keeps: whether a value of a row keeps these dimensions, with size 1, as keepdim=True of PyTorch.
+        dtype: the dtype of values of rows where elements have 16 bits; empty where it is that of elements.
     """
 
     first: int
@@ -26,6 +29,7 @@ class Over:
     is_part: bool = False
     is_declared: bool = True
     keeps: bool = field(default=False, compare=False)
+    dtype: str = field(default="", compare=False)
 
     @property
     def of_views(self) -> "Over":

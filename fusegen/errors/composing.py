@@ -37,6 +37,10 @@ NotHeld = Sentence("{problem}", "{remedy}")
 NoValuesKept = Sentence(
     "keepdim is of values of rows: {found}", "write it beside  over: [1]  and a formula such as  sum(x)"
 )
+NoRowDtype = Sentence(
+    "row_dtype is of values of rows: {found}",
+    "write it beside  over: [-1]  and a formula such as  logsumexp(x)",
+)
 NotGroups = Sentence(
     "{problem}: `over` cuts a dimension of {size} into so many equal parts",
     "declare a divisor of {size}, as in  init: {{num_groups: 1}}",

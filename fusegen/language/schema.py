@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from fusegen.core.row_dimensions import DTYPES as ROW_DTYPES
 from fusegen.core.spec import (
     ACCEPTED,
     ARGUMENT_PATTERN,
@@ -136,6 +137,8 @@ FIELDS = (
           "over: [-1]"),
     Field("keepdim", "Whether a value of a row keeps the dimensions of the row, with size 1, as keepdim of "
           "PyTorch's reductions.", {"type": "boolean"}, "keepdim: true"),
+    Field("row_dtype", "The dtype of values of rows where tensors have 16 bits, as losses have it under "
+          "torch.autocast.", {"enum": list(ROW_DTYPES)}, "row_dtype: float32"),
     Field("reduction",
           "What the function returns of the values of rows, or without `over` of all elements, as "
           "PyTorch's losses: none for all of them; mean; {mean: weight}, divided by the sum of the "

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fusegen.models.nn_classes import Run, functions, kind
+from fusegen.models.nn_classes import Run, functions, kind, no_kernel
 
 Choice = Callable[
     ..., "tuple[Any, ...] | None"
@@ -26,7 +26,8 @@ FUNCTIONS = functions(
         *("losses.kl_div", "losses.kl_div_of_logs", "losses.bce_with_logits_loss"),
         *("losses.weighted_bce_with_logits_loss", "losses.soft_margin_loss"),
         *("losses.hinge_embedding_loss", "losses.margin_ranking_loss", "losses.triplet_margin_loss"),
-        "losses.cosine_embedding_loss",
+        *("losses.cosine_embedding_loss", "losses.weighted_cross_entropy_in_float32"),
+        *("rows.cross_entropy_in_float32", "rows.nll_in_float32", "losses.weighted_nll_in_float32"),
     )
 )
 
@@ -105,6 +106,16 @@ def _of_classes(name: str) -> Choice:
     return choice
 
 
+def _in_float32(choice: Choice) -> Choice:
+    """Return the choice under autocast, whose result is in float32: of logits of 16 bits, as they are."""
+
+    def of_16_bits(own: Any, x: Tensor, target: Tensor) -> tuple[Any, ...] | None:
+        found = choice(own, x, target) if x.dtype in (torch.float16, torch.bfloat16) else None
+        return found and (f"{found[0]}_in_float32", *found[1:])
+
+    return of_16_bits
+
+
 LOSSES: dict[str, Choice] = {
     "MSELoss": _same("mse_loss"),
     "L1Loss": _same("l1_loss"),
@@ -143,5 +154,11 @@ def _has_reduction(own: Any) -> bool:
     return own.reduction in known
 
 
-globals().update({name: kind(getattr(nn, name), _run(choice), __name__) for name, choice in LOSSES.items()})
+UNDER_AUTOCAST = {name: _in_float32(LOSSES[name]) for name in ("CrossEntropyLoss", "NLLLoss")}
+globals().update(
+    {
+        name: kind(getattr(nn, name), _run(choice), __name__, _run(UNDER_AUTOCAST.get(name, no_kernel)))
+        for name, choice in LOSSES.items()
+    }
+)
 __all__ = [*LOSSES]

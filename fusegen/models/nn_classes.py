@@ -22,17 +22,25 @@ def functions(modules: Iterable[str]) -> dict[str, Callable[..., Tensor]]:
     return {name: getattr(module(path), name) for path in modules for name in [path.rpartition(".")[2]]}
 
 
-def kind(base: Any, run: Run, holder: str) -> type[nn.Module]:
+def no_kernel(*_: Any) -> None:
+    """Find none."""
+
+
+def kind(base: Any, run: Run, holder: str, under_autocast: Run = no_kernel) -> type[nn.Module]:
     """Return a class of torch.nn's with a forward that runs a kernel, or else PyTorch's own.
 
     Args:
         base: the class.
         run: gets plain tensors alone.
         holder: the module that has the class.
+        under_autocast: runs in its place where autocast is enabled for the device.
     """
 
     def forward(own: Any, *tensors: Tensor) -> Tensor:
-        found = run(own, *tensors) if _are_plain(tensors) else None
+        found = None
+        if _are_plain(tensors):
+            is_autocast = torch.is_autocast_enabled(tensors[0].device.type)
+            found = (under_autocast if is_autocast else run)(own, *tensors)
         result: Tensor = base.forward(own, *tensors) if found is None else found
         return result
 
@@ -71,4 +79,4 @@ def _are_plain(tensors: tuple[Any, ...]) -> bool:
     first, device = tensors[0], tensors[0].device
     if device.type not in ("cpu", "cuda") or any(t.device != device or t.is_sparse for t in tensors):
         return False
-    return first.is_floating_point() and not torch.is_autocast_enabled(device.type)
+    return bool(first.is_floating_point())

@@ -57,9 +57,10 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
     """
 
     indices, masks = 0, 0  # the tensors, the last ones, without a gradient; how many dropouts draw
-    results, reads_channels_last = 1, True  # of the function; whether kernels do so without a copy
-    kept = 0  # the results of the forward kernel beside these, which the gradient reads
+    # of the function; beside these, read by the gradient; whether kernels do so without a copy
+    results, kept, reads_channels_last = 1, 0, True
     widens, finds, reduces_index = False, False, False  # float64 results; places; losses of classes
+    row_dtype: "Optional[torch.dtype]" = None  # of values of rows beside elements of 16 bits
     reused = staticmethod(producers.reused)
     forward: Any
     forward_out: Any
@@ -96,8 +97,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
     ) -> None:
         counts = self.results, self.indices, self.kept
         self.signature = Signature(self.name, forward, backward, self.unread, self.gradients, *counts)
-        self.inputs = len(self.signature.tensors)
-        self.alike = self.inputs - self.indices
+        self.inputs, self.alike = len(self.signature.tensors), len(self.signature.tensors) - self.indices
         self.dtypes, self.sources, self.eager = dtypes, sources, eager
         self.eager_gradient = eager_gradient or autograd.gradient_of(self, eager)
         self.eager_outputs = of_outputs(self.signature, self.eager_gradient)

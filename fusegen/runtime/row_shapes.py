@@ -13,8 +13,12 @@ def shaped(kernels: Any, of: "Tuple[str, int, int, int]", *arguments: Any) -> An
     """Return a kernel's results without the elements, laid in memory as the kernel would lay them."""
     kernel, inputs, outputs, _ = of
     tensors = list(arguments[: inputs - kernels.signature.indices])
-    alike = len({(t.dtype, t.device) for t in tensors}) == 1
+    graded = {*kernels.row_results} if kernel == "backward" and kernels.row_dtype else set()
+    dtype = next(t.dtype for k, t in enumerate(tensors) if k not in graded)
+    expected = [kernels.values_in(dtype) if k in graded else dtype for k, _ in enumerate(tensors)]
+    alike = [t.dtype for t in tensors] == expected and len({t.device for t in tensors}) == 1
     check(alike, kernels.name, "expected tensors of one dtype and device")
+    tensors = [t.to(dtype) for t in tensors]
     if kernel == "backward":
         rank = max(t.dim() for t in tensors[kernels.results :])
         for k in kernels.row_results:
@@ -22,7 +26,7 @@ def shaped(kernels: Any, of: "Tuple[str, int, int, int]", *arguments: Any) -> An
     whole = functools.reduce(torch.add, tensors) if len(tensors) > 1 else torch.neg(*tensors)
     first = kernels.first_of_row(whole.dim())
     of_rows = kernels.row_results if kernel == "forward" else ()
-    made = [whole.new_empty(whole.shape[:first], dtype=kernels.dtype_of_values) for _ in of_rows]
+    made = [whole.new_empty(whole.shape[:first], dtype=kernels.values_in(whole.dtype)) for _ in of_rows]
     if len(of_rows) < outputs:
         owners = kernels.signature.owners(kernel, [t.shape for t in arguments[:inputs]])
         own = [tensors[k] for k in owners] or [whole] * outputs

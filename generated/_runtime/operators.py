@@ -126,7 +126,8 @@ def _define_reduced(kernels: Any, operators: Any) -> None:
     operator = getattr(operators, name).default
 
     def fake(first: Any, *others: Any) -> Any:
-        return first.new_empty(()), first.new_empty((), dtype=torch.float64)
+        value = first.new_empty((), dtype=kernels.values_in(first.dtype))
+        return value, first.new_empty((), dtype=torch.float64)
 
     loading = _first_use(kernels, operators, operator, ("forward", inputs, 2))
     library.impl(name, loading, "CompositeExplicitAutograd")
@@ -166,6 +167,7 @@ def _first_use(
     PyTorch's own operations take its place with their gradient; into a given tensor, these write here.
     """
     kernel, inputs, made = of
+    first = kernels.results if kernels.row_dtype and kernel == "backward" else 0  # in the dtype of elements
 
     def loading(*arguments: Any) -> Any:
         devices = {t.device.type for t in arguments[:inputs]}
@@ -177,7 +179,7 @@ def _first_use(
                 for out, result in zip(arguments[count:], listed(kernels.by_pytorch(*arguments[:count]))):
                     out.copy_(result)
             return (None,) * made if made > 1 else None
-        load(kernels, operators, kernel, "cuda" if "cuda" in devices else "cpu", arguments[0].dtype)
+        load(kernels, operators, kernel, "cuda" if "cuda" in devices else "cpu", arguments[first].dtype)
         return operator(*arguments)
 
     return loading

@@ -38,7 +38,7 @@ class Parts(Rows):
         of_rows: the same, rounded to the dtype of the tensors.
     """
 
-    widens, dtype_of_values = True, torch.float64
+    widens = True
 
     def __init__(self, name: str, *, eager: "Callable[..., Any]", **own: Any) -> None:
         super().__init__(name, eager=functools.partial(_in_double, eager), **own)
@@ -50,6 +50,10 @@ class Parts(Rows):
         """Return a kernel; that of the gradient takes the incoming one in float64, too."""
         kernel = super()._kernel(name)
         return functools.partial(_of_narrow, kernel, self.inputs) if name == "backward" else kernel
+
+    def values_in(self, dtype: "torch.dtype") -> "torch.dtype":
+        """Return the dtype of the means of parts."""
+        return torch.float64
 
     def includes(self) -> "List[str]":
         """Return the lines of C++ that include what binds kernels to PyTorch."""

@@ -114,7 +114,7 @@ def _are_plain(kernels: Any, tensors: "Sequence[Any]") -> bool:
         return False
     if traced() or transformed() or first.device.type not in ("cpu", "cuda"):
         return False
-    return not (first.is_cuda and widened(first) is not first)
+    return not (kernels.autocasts and first.is_cuda and widened(first) is not first)
 
 
 def _graded(kernels: Any) -> Any:

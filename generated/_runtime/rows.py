@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 
-from . import sharding
+from . import row_binding, sharding, wide_values
 from .activation import Activation
 from .calls import copy_into
 from .checks import check
@@ -46,6 +46,7 @@ class Rows(Activation):
         reduction: what the function returns of the values of rows: mean, sum, or none for all of them.
         finds: whether these are the places of elements, in int64.
         of_rows, of_taken: the common call, without the reduction; that of what the operators take.
+        row_dtype: the dtype of values of rows where tensors have 16 bits; None where it is theirs.
         divisor: the place of the tensor by whose sum, where the index picks it, a mean is divided; or 0.
     """
 
@@ -68,16 +69,17 @@ class Rows(Activation):
         self.finds, reduction = reduction == "place", None if reduction == "place" else reduction
         self.indices, self.results = own.pop("indices", 0), own.pop("results", 1)
         self.reduction, self.elementwise = reduction or "none", own.pop("elementwise", False)
-        self.divisor = own.pop("divisor", 0)
+        self.divisor, self.row_dtype = own.pop("divisor", 0), own.pop("row_dtype", None)
         self.reduces_index = bool(self.indices) and self.reduction != "none"
-        every, of_rows = range(self.results), own.pop("row_results", ())
+        every, of_rows, keeps = range(self.results), own.pop("row_results", ()), own.pop("keeps", False)
         self.row_results = tuple(every) if self.once_a_row else of_rows
-        eager, keeps = own.pop("eager"), own.pop("keeps", False)
+        eager = wide_values.widening(self, own.pop("eager"))
         kind = self.results, [k for k in every if k not in self.row_results]
         kept = KeptRows(first, count, self.results, self.row_results)
         self.views = RowViews(name, first, count, *kind) if count else None
         plain = self.rows_last(kept.dropping(eager) if keeps else eager)
-        super().__init__(name, autocasts=True, eager=plain, **own)
+        is_wide = self.row_dtype and self.once_a_row  # and results are as of tensors in float32
+        super().__init__(name, autocasts=not is_wide, eager=plain, **own)
         self.groups = None if groups is None else RowGroups(name, groups, *kind)
         self.reads_channels_last = bool(count) and groups is None  # by rows whose elements may lie apart
         self.are_features = self._which_are_features()
@@ -96,10 +98,9 @@ class Rows(Activation):
         """True if some results are values of rows, and others of elements."""
         return bool(self.row_results) and not self.once_a_row
 
-    @property
-    def dtype_of_values(self) -> "Optional[torch.dtype]":
-        """The dtype of values of rows; none where it is that of the tensors."""
-        return torch.int64 if self.finds else None
+    def values_in(self, dtype: "torch.dtype") -> "torch.dtype":
+        """Return the dtype of values of rows beside elements of a dtype."""
+        return torch.int64 if self.finds else wide_values.dtype_beside(self.row_dtype, dtype)
 
     def announce(self) -> None:
         """Leave the operator as it is under torch.compile: Inductor has no neighbour for it."""
@@ -112,33 +113,21 @@ class Rows(Activation):
 
     def includes(self) -> "List[str]":
         """Return the lines of C++ that include what binds kernels to PyTorch."""
-        own = [f"#define FUSEGEN_OVER {self.over}", f"#define FUSEGEN_INDICES {self.indices}"]
-        own += ["#define FUSEGEN_APART"] if self.views else []
-        own += ["#define FUSEGEN_FINDS"] if self.finds else []
-        of_rows = self.row_results if self.is_mixed else range(self.results)
-        own += [f"#define FUSEGEN_RESULTS {len(of_rows)}"] if self.results > 1 else []
-        if self.by_channel:
-            own += [f"#define FUSEGEN_BY_CHANNEL {self._feature_bits()}"]
-            own += [f"#define FUSEGEN_TENSORS {self.inputs}"]
-        if self.is_mixed:
-            order = [*of_rows, *(k for k in range(self.results) if k not in of_rows)]
-            own += [f"#define FUSEGEN_ORDER {{{', '.join(map(str, order))}}}"]
-        header = "stable_abi_row_results.h" if self.is_mixed else "stable_abi_rows.h"
-        own += [f"#define FUSEGEN_DIVISOR {self.divisor}"] if self.reduces_index else []
-        own += ['#include "stable_abi_indices.h"'] if self.indices else []
-        return [*own, f'#include "{header}"', *super().includes()]
+        return [*row_binding.includes(self), *super().includes()]
+
+    @property
+    def feature_bits(self) -> int:
+        """The tensors that are features, as bits."""
+        return sum(1 << k for k, is_one in enumerate(self._which_are_features()) if is_one)
 
     @property
     def usual_shapes(self) -> "Tuple[int, ...]":
         """Return what C++ knows of the shapes that kernels take as they are (RowShapes in arguments.h)."""
         checks = self.has_one_row, self.elementwise, self.by_channel
-        return self.over, self._feature_bits(), True, *checks
+        return self.over, self.feature_bits, True, *checks
 
     def _which_are_features(self) -> "List[bool]":
         return [name in self.features for name in self.signature.tensors[: self.alike]]
-
-    def _feature_bits(self) -> int:
-        return sum(1 << k for k, is_one in enumerate(self._which_are_features()) if is_one)
 
     @property
     def rows_given(self) -> "Tuple[int, int]":
@@ -151,15 +140,7 @@ class Rows(Activation):
 
     def registration(self, kernel: str, counts: str) -> str:
         """Return the line of C++ that registers a kernel; it says which tensors are values of rows."""
-        line, begin = super().registration(kernel, counts), "FUSEGEN_REGISTER"
-        if self.is_mixed:
-            what = {"forward": "RESULTS", "backward": "GRADIENTS"}[kernel]
-            return line.replace(begin, f"{begin}_ROW_{what}", 1)
-        reduced = {"forward": "OUTPUT", "backward": "INPUT"}[kernel] if self.once_a_row else "NONE"
-        of_rows = f"{line.replace(begin, f'{begin}_ROWS', 1)[:-1]}, {reduced})"
-        if kernel == "forward" and self.reduces_index:
-            return f"{of_rows}\n{line.replace(begin, f'{begin}_REDUCED', 1)}"
-        return of_rows
+        return row_binding.registration(self, super().registration(kernel, counts), kernel)
 
     launches = ()
 

@@ -16,6 +16,7 @@ from fusegen.errors import (
     FusegenError,
     MissingField,
     NameIsNotStem,
+    NoRowDtype,
     NoValuesKept,
     Span,
     SpecErrors,
@@ -130,9 +131,10 @@ class _Reader:
 
     def computed(self, variables: Sequence[str], running: str) -> tuple[dict[str, Any], tuple[Named, ...]]:
         """Return what a kernel computes, as fields of its spec: its rows and its formulas; and results."""
-        over = self.read("over", lambda node: read_over(node, self.nodes.get("keepdim")), None)
-        if "keepdim" in self.nodes and "over" not in self.nodes:
-            self.errors.append(NoValuesKept(self.places["keepdim"], found="this spec has no rows"))
+        over = self.read("over", lambda node: read_over(node, self.nodes), None)
+        for key, sentence in (("keepdim", NoValuesKept), ("row_dtype", NoRowDtype)):
+            if key in self.nodes and "over" not in self.nodes:
+                self.errors.append(sentence(self.places[key], found="this spec has no rows"))
         scope = [*variables, *self.keys("params"), *self.attributes()]
         where, results = self.lines(scope)
         scope += self.keys("where")

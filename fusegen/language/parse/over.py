@@ -1,11 +1,11 @@
 """The dimensions that a spec reduces: those of a row, neighbours in its first input."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fusegen.core.folds import REDUCTIONS
-from fusegen.core.row_dimensions import Over
+from fusegen.core.row_dimensions import DTYPES, Over
 from fusegen.core.spec import MAX_DIMENSIONS, Spec, Step
 from fusegen.core.spec import REDUCTIONS as WORDS
 from fusegen.core.tensor_shapes import first_shape
@@ -13,6 +13,7 @@ from fusegen.core.term import SpecCall, walk
 from fusegen.errors import (
     Empty,
     FusegenError,
+    NoRowDtype,
     NoRows,
     NotARow,
     NotGroups,
@@ -29,8 +30,8 @@ EXAMPLE, REST, TRUTHS = "over: [-1]", "...", ("true", "false")
 GROUPS = re.compile(r"([0-9]{1,2}) */ *([A-Za-z_][A-Za-z0-9_]*)")
 
 
-def read_over(node: yaml.Node, keepdim: yaml.Node | None = None) -> Over:
-    """Return the dimensions of a row, which a value of it keeps with size 1 if the spec says so.
+def read_over(node: yaml.Node, nodes: Mapping[str, yaml.Node]) -> Over:
+    """Return the dimensions of a row, and what the keys beside it say of its values.
 
     ``[-2, -1]`` are the last two, ``[1, ...]`` all from dimension 1 on, whatever the rank; ``[1]`` is one.
     ``["1 / groups", ...]`` is a part of dimension 1, of as many as an argument says, and all behind it;
@@ -39,8 +40,9 @@ def read_over(node: yaml.Node, keepdim: yaml.Node | None = None) -> Over:
     items = [_item(item) for item in as_sequence(node, "over", "a list of dimensions", EXAMPLE).items]
     if not items:
         raise Empty(node.span, key="over", remedy=f"name the dimensions of a row, as in  {EXAMPLE}")
-    keeps = keepdim is not None and fields.word(keepdim, "keepdim", TRUTHS) == TRUTHS[0]
-    return replace(_row(node, items), keeps=keeps)
+    keeps = "keepdim" in nodes and fields.word(nodes["keepdim"], "keepdim", TRUTHS) == TRUTHS[0]
+    dtype = fields.word(nodes["row_dtype"], "row_dtype", DTYPES) if "row_dtype" in nodes else ""
+    return replace(_row(node, items), keeps=keeps, dtype=dtype)
 
 
 def _row(node: yaml.Node, items: Sequence[int | str | Over]) -> Over:
@@ -118,6 +120,8 @@ def rows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
         yield NotARow(first.span, dims=f"{named} of the shape {list(shape)}")
     elif spec.over.groups:
         yield from _groups_divide(spec, known[row[0]] if known else None)
+    if spec.over.dtype and spec.over.of_channel:
+        yield NoRowDtype(spec.span, found="batch statistics have none of their own")
     if spec.over.keeps and (spec.over.groups or spec.over.of_channel):
         yield NoValuesKept(spec.span, found="a part of a dimension, or all but one, is no row to keep")
     elif spec.over.keeps and spec.reduction != "none":

@@ -1,14 +1,14 @@
 """The loss of causal language models, from logits of 16 bits without a copy of them in float32.
 
-transformers asks a model's `loss_function` for it, which converts all logits. Here some rows at a time are
-converted, and the gradient of these is written in the dtype of the logits.
+transformers asks a model's `loss_function` for it, which converts all logits. Here one kernel reads them
+and gives losses in float32, and another one writes the gradient in the dtype of the logits.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +19,12 @@ from torch.compiler import is_compiling
 
 from fusegen.models.patch.library import module
 from fusegen.models.reader.row_gains import MODES, WRITTEN_OUT, is_gain, modes_of
-from fusegen.runtime.calls import is_batch, transformed
+from fusegen.runtime.calls import transformed
 
 NAME, ATTRIBUTE, FUNCTION = "cross_entropy", "_loss_function", "loss_function"
 ARGUMENTS = "logits labels vocab_size num_items_in_batch ignore_index shift_labels kwargs".split()
 OWNER = "transformers."  # whose functions read none of the further arguments that its models hand on
 DTYPES = (torch.bfloat16, torch.float16)
-ELEMENTS = 2**25  # of logits that are converted at a time: with fewer, calls take longer than the GPU
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class CausalLoss:
 
     original: Callable[..., Tensor]
     is_attribute: bool
-    module = f"rows.{NAME}"  # of the library
+    module = f"rows.{NAME}_in_float32"  # of the library
 
     def __call__(
         self,
@@ -59,14 +58,12 @@ class CausalLoss:
         if shift_labels is None:
             shift_labels = F.pad(labels, (0, 1), value=ignore_index)[..., 1:]
         target, rows = shift_labels.reshape(-1).to(logits.device), logits.view(-1, vocab_size)
-        index = _kernels().index("labels", target, rows, ignore_index)
-        values: Tensor = _values(rows, index)
-        total, items = values.sum(dtype=torch.float64), num_items_in_batch
-        if items is None:
-            items = (target != ignore_index).sum()
-        elif isinstance(items, Tensor):
-            items = items.to(logits.device)
-        loss: Tensor = total / items
+        if num_items_in_batch is None:
+            return _function()(rows, target, "mean", ignore_index)
+        values: Tensor = _function()(rows, target, "none", ignore_index)
+        items = num_items_in_batch
+        items = items.to(logits.device) if isinstance(items, Tensor) else items
+        loss: Tensor = values.sum(dtype=torch.float64) / items
         return loss.to(torch.float32)
 
 
@@ -74,53 +71,16 @@ def _takes(logits: Any, vocab_size: int) -> bool:
     """Tell if the kernel computes what the function does of logits, and is to run."""
     if logits.__class__ is not Tensor or logits.dtype not in DTYPES or not logits.is_contiguous():
         return False
-    if logits.dim() < 2 or logits.shape[-1] != vocab_size or torch.is_autocast_enabled(logits.device.type):
+    if logits.dim() < 2 or logits.shape[-1] != vocab_size:
         return False
     is_recorded = torch.is_grad_enabled() and logits.requires_grad
     return is_gain(NAME, WRITTEN_OUT, logits, vocab_size, is_recorded=is_recorded)
 
 
 @functools.cache
-def _kernels() -> Any:
-    return module(CausalLoss.module).KERNELS
-
-
-def _parts(*tensors: Tensor) -> Iterator[Sequence[Tensor]]:
-    """Yield some rows of each tensor at a time."""
-    count = max(1, ELEMENTS // tensors[0].shape[-1])
-    yield from zip(*(torch.split(each, count) for each in tensors), strict=True)
-
-
-class _Values(torch.autograd.Function):
-    """The losses of rows, in float32."""
-
-    @staticmethod
-    def forward(logits: Tensor, index: Tensor) -> Tensor:
-        """Have the kernel compute them of some rows at a time."""
-        made = logits.new_empty(logits.shape[:1], dtype=torch.float32)
-        for rows, picked, values in _parts(logits, index, made):
-            _kernels().forward_out(rows.float(), picked, values)
-        return made
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Keep the logits."""
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        """Return the gradient in the dtype of the logits, into which it is rounded once."""
-        [grad], (logits, index) = grads, ctx.saved_tensors
-        if torch.is_grad_enabled() or transformed() or is_batch(grad):
-            kept = index >= 0
-            shares = torch.softmax(logits.float(), -1) - F.one_hot(
-                index.clamp(min=0).long().squeeze(-1), logits.shape[-1]
-            )
-            return torch.where(kept, shares * grad[..., None], 0).to(logits.dtype), None
-        made = torch.empty_like(logits)
-        for rows, picked, incoming, written in _parts(logits, index, grad, made):
-            written.copy_(_kernels().backward(incoming.contiguous(), rows.float(), picked))
-        return made, None
+def _function() -> Callable[..., Tensor]:
+    found: Callable[..., Tensor] = getattr(module(CausalLoss.module), f"{NAME}_in_float32")
+    return found
 
 
 def loss_of(layer: nn.Module) -> CausalLoss | str | None:
@@ -135,7 +95,7 @@ def loss_of(layer: nn.Module) -> CausalLoss | str | None:
     if not inspect.isfunction(function) or [*inspect.signature(function).parameters] != ARGUMENTS:
         return None
     first = next(layer.parameters(), torch.empty(0))
-    if first.dtype not in DTYPES:
+    if first.dtype not in (*DTYPES, torch.float32) or (first.dtype == torch.float32 and not _modes(first)):
         return None
     if not _modes(first):
         shown = str(first.dtype).removeprefix("torch.")
@@ -144,13 +104,18 @@ def loss_of(layer: nn.Module) -> CausalLoss | str | None:
 
 
 def _modes(first: Tensor) -> set[bool]:
-    return modes_of(NAME, WRITTEN_OUT, first.device.type, first.dtype, None)
+    """Return the modes in which the kernel of logits is faster; under autocast these have 16 bits."""
+    dtype = torch.bfloat16 if first.dtype == torch.float32 else first.dtype
+    return modes_of(NAME, WRITTEN_OUT, first.device.type, dtype, None)
 
 
 def when(layer: nn.Module) -> str:
-    """Return in which mode alone the kernel runs, a clause; empty where that is each."""
-    modes = _modes(next(layer.parameters()))
-    return MODES[modes.pop()] if len(modes) == 1 else ""
+    """Return where alone the kernel runs, a clause; empty where that is each call."""
+    first = next(layer.parameters())
+    modes = [*_modes(first)]
+    clauses = ["under autocast"] * (first.dtype == torch.float32)
+    clauses += [MODES[mode] for mode in modes if len(modes) == 1]
+    return " and ".join(clauses)
 
 
 def _is_same(function: Callable[..., Tensor]) -> bool:
@@ -185,6 +150,3 @@ def undo(layer: nn.Module) -> bool:
     if found.is_attribute:
         vars(layer)[ATTRIBUTE] = found.original
     return True
-
-
-_values: Any = _Values.apply  # whose types PyTorch does not declare

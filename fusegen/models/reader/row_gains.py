@@ -102,10 +102,10 @@ GAINS |= {
     },
     **{("cpu", "rotary", WRITTEN_OUT, 4, recorded): Gain(16, 1024, 2**18) for recorded in (False, True)},
 }
-# The loss of 16-bit logits, of 8,192 rows on an H200 (PyTorch 2.11): of 128,256 classes 6.0 ms for 6.9, and
-# with the gradient 15.6 for 13.5, in 2.4 GB for 12.6, so that memory decides. Of 32,000 classes 1.4 ms for
-# 1.6, and 3.7 for 3.3 in 0.8 GB for 3.2. Of 1,024 rows the calls take the CPU longer than the GPU. On a CPU
-# it is slower.
+# The loss of 16-bit logits, of 8,192 rows on an H200 (PyTorch 2.11), when it converted some rows at a time:
+# of 128,256 classes 6.0 ms for 6.9, and with the gradient 15.6 for 13.5, in 2.4 GB for 12.6, so that memory
+# decides. Of 32,000 classes 1.4 ms for 1.6, and 3.7 for 3.3 in 0.8 GB for 3.2. Of 1,024 rows the calls took
+# the CPU longer than the GPU. On a CPU it was slower. Without the conversion it is not timed yet.
 GAINS |= {
     ("cuda", "cross_entropy", WRITTEN_OUT, 2, recorded): Gain(1024, 2**20, 2**26)
     for recorded in (False, True)

@@ -102,7 +102,7 @@ class RowEvaluator:
         """Return the outputs over groups of rows, and how many results are undecided."""
         found: list[list[Output]] = [[] for _ in self.names]
         undecided = 0
-        stored = torch.float32 if self.subject.finds else dtype  # which has the places of all elements
+        stored = [*self.subject.dtypes_of_values(dtype), *(dtype for _ in self.names)][: len(found)]
         for group in rows:
             tensors, incoming = self.tensors(group, dtype)
             ours, eager = (
@@ -110,10 +110,11 @@ class RowEvaluator:
                 for function in (self.subject.given, self.subject.eager)
             )
             wide = tuple(t.double() for t in tensors), tuple(t.double() for t in incoming)
-            plain = [t.to(stored) for t in self.results(self.subject.compared, *wide)]
+            exact_ones = self.results(self.subject.compared, *wide)
+            plain = [t.to(kind) for t, kind in zip(exact_ones, stored, strict=True)]
             reals = self.subject.exact(tensors, incoming, dtype)[: len(found)]
             for k, (*results, (hi, lo, off)) in enumerate(zip(ours, eager, plain, reals, strict=True)):
-                real = exact.reals(hi, lo, stored)
+                real = exact.reals(hi, lo, stored[k])
                 found[k].append(_judged(self.names[k], group, results, real, off))
                 undecided += int(real.hi.isnan().sum())
             progress(group.rows * group.length)
@@ -132,8 +133,9 @@ class RowEvaluator:
                 drawn = subject.within(name, subject.drawn(name, shape, generator))
                 drawn = drawn if name in subject.indices else drawn.to(dtype)
                 columns.append(subject.laid(drawn) if drawn.shape == shape else drawn)
-        incoming = (normal(each, generator, dtype).to(dtype) for each in subject.of_values(shape))
-        return tuple(columns), tuple(incoming)
+        kinds = [dtype] if subject.finds else subject.dtypes_of_values(dtype)
+        values = zip(subject.of_values(shape), kinds, strict=True)
+        return tuple(columns), tuple(normal(each, generator, kind).to(kind) for each, kind in values)
 
     def results(self, function: Function | None, tensors: Columns, incoming: Columns) -> Columns:
         """Return a function's values and gradients on the host, flat."""

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -64,6 +64,15 @@ def with_numbers(function: Function, numbers: dict[str, float], spec: Spec) -> F
 def _channels(rows: Tensor) -> Tensor:
     pieces = math.gcd(rows.shape[-1], PIECES)
     return rows.reshape(len(rows), pieces, rows.shape[-1] // pieces).movedim(0, 1)
+
+
+def widened(function: Function, values_in: Callable[[torch.dtype], torch.dtype]) -> Function:
+    """Return a function of tensors in the dtype that values of rows have beside them."""
+
+    def call(*tensors: Tensor) -> Any:
+        return function(*(t.to(values_in(t.dtype)) if t.is_floating_point() else t for t in tensors))
+
+    return call
 
 
 def reference(spec: Spec, over: int, numbers: dict[str, float]) -> Function:

@@ -21,7 +21,7 @@ from fusegen.evidence.certify.enclosures.ball_rows import values
 from fusegen.evidence.certify.enclosures.row_balls import RowBalls
 from fusegen.evidence.certify.findings import Subject
 from fusegen.evidence.certify.rows.families import Group, groups, normal, within
-from fusegen.evidence.certify.rows.row_layouts import apart, dropping, reference, with_numbers
+from fusegen.evidence.certify.rows.row_layouts import apart, dropping, reference, widened, with_numbers
 
 Column = tuple[Tensor, Tensor, Tensor]
 APART = 2.0**-40  # of the largest result, in float64
@@ -43,6 +43,8 @@ class RowSubject(Subject):
     by_channel: bool = False  # whether these have one value for several neighbours in a row
     is_grouped: bool = False  # whether a row is a group of a dimension, of which there is one here
     row_results: tuple[int, ...] = ()  # the places of results of which a row has one value
+    # the dtype of these beside tensors of a dtype
+    values_in: Callable[[torch.dtype], torch.dtype] = lambda dtype: dtype
     of_row: frozenset[str] = frozenset()  # the tensors with a number for each row, which is a channel
     # the tensors that pick an element of each row, which have no gradient
     indices: frozenset[str] = frozenset()
@@ -75,6 +77,13 @@ class RowSubject(Subject):
         first = self.over if self.over > 0 else len(shape) + self.over
         of_row = shape[:first] + (1,) * self.is_grouped
         return [of_row if k in self.row_results else shape for k in range(len(self.results or "y"))]
+
+    def dtypes_of_values(self, dtype: torch.dtype) -> list[torch.dtype]:
+        """Return the dtype in which each value is judged, beside tensors of a dtype."""
+        if self.finds:
+            return [torch.float32]  # which has the places of all elements
+        wide = self.values_in(dtype)
+        return [wide if k in self.row_results else dtype for k in range(len(self.results or "y"))]
 
     def drawn(self, name: str, shape: tuple[int, ...], generator: Generator) -> Tensor:
         """Return a tensor besides the first one, for rows of a shape: in float64, normal, or integers."""
@@ -123,6 +132,7 @@ def of_module(compiled: CompiledRows, module: Any) -> RowSubject:
         reference=spec.reference,
         **_rows_of(compiled),
         row_results=compiled.row_results,
+        values_in=module.KERNELS.values_in,
         indices=frozenset(each.name for each in spec.indices),
         finds=compiled.finds,
         results=spec.results,
@@ -136,6 +146,7 @@ def of_module(compiled: CompiledRows, module: Any) -> RowSubject:
         functions = kernels.rows_last(own), kernels.rows_last(eager_rows)
         given, plain = (with_numbers(function, numbers, spec) for function in functions)
         eager = reference(spec, whole.over, numbers) if spec.reference else plain
+        eager = widened(eager, whole.values_in) if spec.reference and compiled.is_wide else eager
         return replace(whole, params=params, given=given, eager=eager, compared=plain, with_params=at)
 
     found = at({p.name: Fraction(p.default) for p in spec.scalars})

@@ -16,10 +16,14 @@ using StableIValue = uint64_t;
 extern "C" {
 int32_t aoti_torch_call_dispatcher(const char* name, const char* overload, StableIValue* stack);
 int32_t aoti_torch_copy_(AtenTensorHandle to, AtenTensorHandle from, int32_t non_blocking);
+int32_t aoti_torch_create_tensor_from_blob(void* data, int64_t dim, const int64_t* size, const int64_t* stride,
+                                           int64_t offset, int32_t dtype, int32_t type, int32_t index,
+                                           AtenTensorHandle* made);
 int32_t aoti_torch_delete_tensor_object(AtenTensorHandle tensor);
 int32_t aoti_torch_device_type_cpu();
 int32_t aoti_torch_device_type_cuda();
 size_t aoti_torch_dtype_element_size(int32_t dtype);
+int32_t aoti_torch_dtype_float32();
 int32_t aoti_torch_dtype_float64();
 int32_t aoti_torch_dtype_int64();
 int32_t aoti_torch_dtype_uint8();
