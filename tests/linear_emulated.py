@@ -33,7 +33,10 @@ BODIES = {  # by the head of a function, which has instructions of the chip, its
     "void arrive_at(": "arrive_among(barrier, 2 * WARPGROUP);",
 }
 ONE_LINE = re.compile(r"(uint32_t place_of\([^{]*\{) return [^}]*\}\n")
-WAITING = "SPLIT_THREADS, 0, ", "ADDING_THREADS, 0, "  # blocks without memory of their size whose threads wait
+WAITING = (
+    "SPLIT_THREADS, 0, ",
+    "ADDING_THREADS, 0, ",
+)  # blocks without memory of their size whose threads wait
 ROOM = 256 << 10  # bytes of shared memory
 
 
@@ -102,11 +105,16 @@ def multiplied(launch: Any, call: ctypes.Structure, layer: Layer) -> Tensor:
     return launched(lambda of: launch(ctypes.byref(call), of), layer, "together")
 
 
+def in_rows(matrix: Tensor) -> Tensor:
+    """A matrix in memory whose rows begin at multiples of 16 bytes, with numbers between."""
+    rows, columns = matrix.shape
+    return torch.full((rows, (columns + 3) // 4 * 4), 7.0)[:, :columns].copy_(matrix)
+
+
 def launched(launch: Callable[[Any], Any], layer: Layer, kernel: str) -> Tensor:
     """The result of a launch, which is given a product."""
     (x, weight, bias, levels), apart = layer, kernel == "apart"
-    stored = (weight.t() if apart else weight).contiguous()
-    x = x.contiguous()
+    stored, x = in_rows(weight.t() if apart else weight), in_rows(x)
     columns, terms = x.shape
     out = torch.full((columns, weight.shape[0]), float("nan"))
     largest, norm = linear_facts.facts_of(weight)
