@@ -28,7 +28,10 @@ BODIES = {  # by the head of a function, which has instructions of the chip, its
     "void add_halves(": "multiply_in_warp<16>(sums, left, right);",
     "void add_tf32(": "multiply_in_warp<8>(sums, left, right);",
     "uint4 load_matrices(": "return loaded_matrices(row);",
-    "void copy_quad(": "__pipeline_memcpy_async(to, from, 16, size_t(16 - bytes));",
+    "void copy_quad(void* to, const float* from)": "__pipeline_memcpy_async(to, from, 16);",
+    "void copy_quad(void* to, const float* from, int bytes)": (
+        "__pipeline_memcpy_async(to, from, 16, size_t(16 - bytes));"
+    ),
     "void wait_at(": "wait_among(barrier, 2 * WARPGROUP);",
     "void arrive_at(": "arrive_among(barrier, 2 * WARPGROUP);",
 }

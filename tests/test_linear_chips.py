@@ -93,7 +93,7 @@ FAULTS = {  # and the chips on which they are seen
     "the second terms are the first": ("{firsts.z, firsts.w}", "{firsts.x, firsts.y}", (80,)),
     "both halves have the first rows": ("(stage), first_row + half * 16", "(stage), first_row", (80,)),
     "no thread waits for others": ("    __syncthreads();\n  }\n  static", "  }\n  static", (80,)),
-    "the terms end too late": ("bytes_of_quad(terms - step * STEP)", "16", (80,)),
+    "the terms end too late": ("= bytes_of_quad(left - own_quad() * QUAD)", "= 16", (80,)),
     "rests of TF32 are firsts": ("left.big[eight], rest)", "left.big[eight], big)", (80,)),
 }  # fmt: skip
 

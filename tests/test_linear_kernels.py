@@ -116,8 +116,8 @@ FAULTS = {
     "a rest is left out": ("left.big[0], right + RESTS)", "left.big[0], right)"),
     "a power of two is not taken back": ("level.at[k])", "level.at[k] * 0 + 1)"),
     "the neighbour's power of two": ("by.back(row_of_sum(k))", "by.back(1 - row_of_sum(k))"),
-    "the bias of the first feature": ("of.bias + row_of(k)", "of.bias"),
-    "no row is left to TF32": ("return of.largest_product >=", "return true || of.largest_product >="),
+    "the bias of the first feature": ("of.bias + row)", "of.bias)"),
+    "no row is left to TF32": ("float norm) {\n", "float norm) {\n  return true;\n"),
     "the last terms are left out": ("(of.terms + STEP - 1) / STEP))};", "of.terms / STEP))};"),
     "a level is lost": ("total.at[k] += this->level.at[k]", "total.at[k] = this->level.at[k]"),
 }

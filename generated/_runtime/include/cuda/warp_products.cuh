@@ -43,7 +43,10 @@ __device__ __forceinline__ void add_tf32(SumsOfWarp& sums, const LeftTerms& left
     FUSEGEN_MMA("m16n8k8.row.col.f32.tf32.tf32.f32", sums.at + 4 * group, left.at, right[group].at);
 }
 
-// Begins to copy 16 bytes to shared memory, of which so many are there; zeros stand for the others.
+// Begins to copy 16 bytes to shared memory, or those that are there, and zeros in place of the others.
+__device__ __forceinline__ void copy_quad(void* to, const float* from) {
+  FUSEGEN_WARP_ASM("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place_of(to)), "l"(from) : "memory");
+}
 __device__ __forceinline__ void copy_quad(void* to, const float* from, int bytes) {
   FUSEGEN_WARP_ASM("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(place_of(to)), "l"(from), "r"(bytes)
                    : "memory");

@@ -22,26 +22,32 @@ __device__ __forceinline__ int own_quad() { return threadIdx.x % QUADS; }
 __device__ __forceinline__ int bytes_of_quad(int floats) { return min(max(floats, 0), QUAD) * 4; }
 
 // The copies of a thread from a matrix whose rows in memory are those of a box: of each 32 one.
+template <int ROWS>
 struct RowsCopy {
   const float* from;
   int64_t pitch;
-  int rows, terms;  // that are left, from the thread's on
+  int rows, terms;  // from the tile's first row on, and all
 
   __device__ __forceinline__ void start(const float* data, int64_t pitch, int64_t first, int64_t rows, int64_t terms) {
     from = data + (first + own_row_of_box()) * pitch + own_quad() * QUAD;
-    this->pitch = pitch * ROWS_AT_ONCE;
-    this->rows = int(rows - first) - own_row_of_box(), this->terms = int(terms) - own_quad() * QUAD;
+    this->pitch = pitch * ROWS_AT_ONCE, this->rows = int(rows - first), this->terms = int(terms);
   }
-  template <int ROWS>
   __device__ __forceinline__ void copy(uint8_t* to, int step) const {
-    const int bytes = bytes_of_quad(terms - step * STEP);
     const float* at = from + int64_t(step) * STEP;
+    const int left = terms - step * STEP;
+    if (rows >= ROWS && left >= STEP) {
+#pragma unroll
+      for (int row = 0; row < ROWS; row += ROWS_AT_ONCE, at += pitch, to += BYTES_AT_ONCE) copy_quad(to, at);
+      return;
+    }
+    const int bytes = bytes_of_quad(left - own_quad() * QUAD);
 #pragma unroll
     for (int row = 0; row < ROWS; row += ROWS_AT_ONCE, at += pitch, to += BYTES_AT_ONCE)
-      copy_quad(to, at, row < rows ? bytes : 0);
+      copy_quad(to, at, row + own_row_of_box() < rows ? bytes : 0);
   }
 };
 // From one whose rows in memory are terms, of which a box has 32 rows.
+template <int ROWS>
 struct TermsCopy {
   const float* from;
   int64_t pitch;
@@ -49,15 +55,19 @@ struct TermsCopy {
 
   __device__ __forceinline__ void start(const float* data, int64_t pitch, int64_t first, int64_t rows, int64_t terms) {
     from = data + own_row_of_box() * pitch + first + own_quad() * QUAD;
-    this->pitch = pitch * STEP;
-    this->rows = int(rows - first) - own_quad() * QUAD, this->terms = int(terms) - own_row_of_box();
+    this->pitch = pitch * STEP, this->rows = int(rows - first), this->terms = int(terms);
   }
-  template <int ROWS>
   __device__ __forceinline__ void copy(uint8_t* to, int step) const {
     const float* const at = from + step * pitch;
+    const int left = terms - step * STEP;
+    if (rows >= ROWS && left >= STEP) {
+#pragma unroll
+      for (int row = 0; row < ROWS; row += BOX_ROWS, to += BYTES_AT_ONCE) copy_quad(to, at + row);
+      return;
+    }
 #pragma unroll
     for (int row = 0; row < ROWS; row += BOX_ROWS, to += BYTES_AT_ONCE)
-      copy_quad(to, at + row, step * STEP < terms ? bytes_of_quad(rows - row) : 0);
+      copy_quad(to, at + row, own_row_of_box() < left ? bytes_of_quad(rows - row - own_quad() * QUAD) : 0);
   }
 };
 
@@ -68,8 +78,8 @@ struct CopiesAhead {
   const Tiles<Tile>& tiles;
   uint8_t* const base;
   int number, step = 0, last = 0, stage = 0;
-  std::conditional_t<Tile::TERMS_OF_LEFT == Terms::TOGETHER, RowsCopy, TermsCopy> left_copy;
-  RowsCopy right_copy;
+  std::conditional_t<Tile::TERMS_OF_LEFT == Terms::TOGETHER, RowsCopy<LEFT_ROWS>, TermsCopy<LEFT_ROWS>> left_copy;
+  RowsCopy<Tile::COLUMNS> right_copy;
 
   __device__ __forceinline__ CopiesAhead(const Tiles<Tile>& tiles, uint8_t* base)
       : tiles(tiles), base(base), number(int(blockIdx.x) - int(gridDim.x)) {
@@ -82,8 +92,8 @@ struct CopiesAhead {
   __device__ __forceinline__ void copy_next() {
     if (step < last) {
       uint8_t* const to = base + stage * STAGE + swizzled_part(own_row_of_box(), own_quad());
-      left_copy.template copy<LEFT_ROWS>(to, step);
-      right_copy.template copy<Tile::COLUMNS>(to + LEFT_BYTES, step);
+      left_copy.copy(to, step);
+      right_copy.copy(to + LEFT_BYTES, step);
       stage = after(stage);
       if (++step == last) find();
     }
