@@ -1,21 +1,23 @@
 """The kernels of linear layers by themselves: by wgmma and by mma.sync, whole and in parts of the terms.
 
-    python -m benchmarks.products          # all parts, three minutes on an H100 or H200
+    python -m benchmarks.products          # the first four, two minutes on an H100 or H200
     python -m benchmarks.products errors   # errors over the sum of magnitudes, and whether bits are equal
     python -m benchmarks.products large    # the shapes of KernelBench's 13 models, and squares
     python -m benchmarks.products batches  # 1 to 256 rows of 1,024 to 16,384 terms
     python -m benchmarks.products weights  # gradients of small weights, whose terms are rows of the input
+    python -m benchmarks.products models   # KernelBench's 13 models with their chains, all by mma.sync
 
 mma.sync runs on every chip from sm_80 on, wgmma on sm_90. Times are medians of CUDA graphs that take turns,
-a call each, or several of a short one, with the split of the input and what is known of a weight. They are
-of the GPU alone: a layer's call takes 39 us on the CPU, PyTorch's 20. The column `parts` tells how many
-there are, in brackets where a call would have none.
+a call each, or several of a short one; the split of the input is timed, what is known of a weight is not.
+They are of the GPU alone: a layer's call takes 39 us on the CPU, PyTorch's 20. The column `parts` tells how
+many there are, in brackets where a call has none. Bits are those of the first form (`=`), or not (`/`).
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import itertools
 import subprocess
 import tempfile
@@ -28,6 +30,7 @@ import click
 import torch
 from torch import Tensor
 
+from benchmarks import linear
 from benchmarks.linear import DEVICE, kinds, medians, rms, table
 from fusegen.project import toolkit
 from fusegen.runtime import linear_facts, linear_operator
@@ -208,11 +211,18 @@ def errors() -> None:
             print(f"| {kind} | {rms(eager):.1e} | {float(eager.max()):.1e} | {told} |", flush=True)
 
 
+def models() -> None:
+    """Print the times of models whose libraries are compiled without the instructions of sm_90a."""
+    importlib.import_module("generated._runtime.targets").FEATURES.clear()
+    linear.models()
+
+
 PARTS: dict[str, Callable[[], None]] = {
     "errors": errors,
     "large": functools.partial(times, "rows x terms x features", layer_of, MODELS + SQUARES),
     "batches": functools.partial(times, "rows x terms x features", layer_of, BATCHES),
     "weights": functools.partial(times, "features x rows x terms of the weight", weight_of, WEIGHTS),
+    "models": models,
 }
 
 
@@ -221,7 +231,7 @@ PARTS: dict[str, Callable[[], None]] = {
 def main(parts: tuple[str, ...]) -> None:
     """Print the tables of the parts."""
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
-    for part in parts or PARTS:
+    for part in parts or [*PARTS][:-1]:
         PARTS[part]()
 
 

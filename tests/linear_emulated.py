@@ -11,6 +11,7 @@ import torch
 from emulated import FLAGS, LAUNCH, SHARED, State
 from torch import Tensor
 
+from benchmarks.products import Product
 from fusegen.runtime import linear_facts, linear_operator
 
 HEAD = '#define FUSEGEN_SM90A\n#include "cuda_emulation.h"\n#include "products.h"\n'
@@ -41,19 +42,6 @@ WAITING = (
     "ADDING_THREADS, 0, ",
 )  # blocks without memory of their size whose threads wait
 ROOM = 256 << 10  # bytes of shared memory
-
-
-class Product(ctypes.Structure):
-    """Product, as the header has it."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("left", "right", "bias", "out")),
-        *((name, ctypes.c_int64) for name in ("left_pitch", "right_pitch", "rows", "columns", "terms")),
-        *((name, ctypes.c_void_p) for name in ("largest", "norm")),
-        ("terms_of_left", ctypes.c_int),
-        *((name, ctypes.c_void_p) for name in ("halves", "columns_known", "levels")),
-        ("parts", ctypes.c_int),
-    ]
 
 
 def on_cpu(text: str) -> str:

@@ -3,13 +3,16 @@
 import ctypes
 import functools
 
+import compiler
 import pytest
 import torch
-from emulated import State
+from emulated import FLAGS, State
 from emulated import defined as defined
 from linear_emulated import Layer, built, product, text_of
 from torch.nn import functional
 
+from benchmarks.products import Product
+from fusegen.codegen.runtime_text import INCLUDE
 from fusegen.runtime import build, linear_operator
 from fusegen.schedule.forms import MULTIPLIED
 
@@ -75,6 +78,31 @@ def test_blocks_take_parts_where_a_gpu_has_more_multiprocessors() -> None:
         before = state.launches
         product(library, "together", of._replace(levels=planes), 80)
         assert state.launches - before == launches
+
+
+MEMORY = """#include "linear.h"
+extern "C" int64_t bytes(const fusegen::Product& of) { return fusegen::bytes_of_levels(of); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("features", "rows", "terms", "levels"),
+    [
+        (8192, 64, 8192, 16),
+        (8193, 64, 8192, 0),  # a tile too many
+        (8192, 65, 8192, 0),
+        (128, 1, 1024, 0),
+        (128, 1, 1025, 3),
+        (1, 4096, 70000, 137),
+    ],
+)
+def test_few_tiles_of_many_terms_have_memory_for_parts(
+    features: int, rows: int, terms: int, levels: int
+) -> None:
+    made = ctypes.CDLL(str(compiler.library(MEMORY, ["-O0", *FLAGS, f"-I{INCLUDE}"])))
+    made.bytes.restype = ctypes.c_int64
+    of = Product(rows=features, columns=rows, terms=terms)
+    assert made.bytes(ctypes.byref(of)) == levels * features * rows * 4
 
 
 FAULTS = {  # and the chips on which they are seen
