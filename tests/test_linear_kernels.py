@@ -138,7 +138,9 @@ def test_a_planted_fault_is_seen(fault: str) -> None:
     assert not largest_error(product(library, "together", Layer(x, weight, bias)), x, weight, bias) <= MOST
 
 
-@pytest.mark.parametrize(("chip", "count"), [("80", 6), ("90a", 11), ("86", 6)])
+@pytest.mark.parametrize(
+    ("chip", "count"), [("80", 6), ("90a", 11), pytest.param("86", 6, marks=pytest.mark.full)]
+)
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 def test_nvcc_compiles_the_kernels_without_a_spill(
     tmp_path: Path, kernel: str, chip: str, count: int
