@@ -33,6 +33,7 @@ PIXELS = (  # images, channels, height and width, channels of the result
 SMALL = (  # rows of the input, terms, features
     *((rows, 8192, 8192) for rows in (1, 2, 4, 8, 16, 32)),
     *((rows, 16384, 16384) for rows in (1, 8, 16)),
+    *((rows, 4096, 4096) for rows in (16, 32, 64, 128)),
     *((65536, terms, 4096) for terms in (64, 128, 256, 512, 1024)),
     *((65536, 1024, features) for features in (32, 64, 128, 256, 512)),
     (1024, 512, 4096),

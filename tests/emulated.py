@@ -70,6 +70,7 @@ class State(ctypes.Structure):
         ("fetched_from", ctypes.c_void_p),
         ("fetched_to", ctypes.c_void_p),
         ("told", ctypes.c_int64),
+        ("multiprocessors", ctypes.c_int),
     ]
 
 

@@ -1,6 +1,7 @@
 """Linear layers in float32 on a GPU: errors, gradients, bits, graphs."""
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -8,7 +9,9 @@ from test_linear import Traced, layer_and_input
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks import products
 from benchmarks.linear import kinds
+from fusegen.project import toolkit
 from fusegen.runtime import linear, linear_operator
 
 pytestmark = [
@@ -71,6 +74,20 @@ def test_a_row_has_its_bits_in_any_batch(everywhere: None) -> None:
         for first, last in ((0, 1), (5, 133), (299, 300)):
             assert torch.equal(linear.linear(layer, x[first:last]), y[first:last])
         assert torch.equal(linear.linear(layer, x), y)
+
+
+@pytest.mark.skipif(toolkit.home() is None, reason="needs nvcc")
+@pytest.mark.parametrize("layer_of", [products.layer_of, products.weight_of])
+def test_every_form_keeps_the_contract(layer_of: Callable[[int, int, int], products.Layer]) -> None:
+    """By mma.sync, too, and in parts, which have the bits of the whole."""
+    layer = layer_of(100, 5004, 392)
+    layer.x[3] = functional.one_hot(torch.tensor(5), 5004)
+    x, weight = layer.x.double(), layer.weight.double()
+    size, exact = x.abs() @ weight.abs().t(), x @ weight.t()
+    made = {name: call().clone() for name, call in products.forms(layer)}
+    for by in products.kernels():
+        assert ((made[by].double() - exact).abs() / size).max() <= 2**-22
+        assert torch.equal(made[by], made[f"{by} in parts"])
 
 
 def test_infinities_and_nan_are_eagers(everywhere: None) -> None:

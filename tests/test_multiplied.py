@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from emulated import SCALAR_TYPES, Kernel, State, call_type, run
-from linear_emulated import built, multiplied, product
+from linear_emulated import Layer, built, multiplied, product
 from test_cuda_text import NVCC
 from torch import Tensor, nn
 
@@ -45,6 +45,12 @@ def fit(kernel: Kernel) -> None:
     assert kernel.launch(ctypes.byref(call)) is None
 
 
+def long(of: Layer) -> Layer:
+    """A layer of the same results and two levels of terms, which blocks take."""
+    x, weight = (torch.nn.functional.pad(t, (0, 512)) for t in of[:2])
+    return Layer(x, weight, of.bias, levels=2)
+
+
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.full] * (k > 1)) for k, n in enumerate(KINDS)]
@@ -54,12 +60,14 @@ def test_one_kernel_has_the_bits_of_two(name: str) -> None:
     text = kernels.texts().joined + "FUSEGEN_PRODUCT(linear_together, TOGETHER)\n"
     library = built("together", f"#define WITHOUT_BACKWARD\n{text}")
     tensors, state = kernels.inputs + 1, State.in_dll(library, "emulation")
+    state.multiprocessors = 4
     behind = getattr(library, f"{name}_forward_launch")
     behind.restype = ctypes.c_char_p
     kernel = Kernel(behind, call_type(tensors, len(params)), kernels.inputs, 1, state)
     fit(kernel)
     draw = torch.Generator().manual_seed(3)
     x, weight, bias = (torch.randn(size, generator=draw) for size in ((5, 36), (132, 36), (132,)))
+    of = Layer(x, weight, bias)
     x[1, 3], x[2, 5], x[3], bias[7], bias[9] = torch.inf, torch.nan, 0, torch.inf, torch.nan
     x[4] = torch.arange(36) == 3
     for operands in operands_of(kernels, (5, 132)):
@@ -69,22 +77,24 @@ def test_one_kernel_has_the_bits_of_two(name: str) -> None:
             call.data[k], call.stride[k][:2] = t.data_ptr(), t.stride()
         if params:
             call.param[:] = params
-        made = multiplied(getattr(library, f"{name}_multiplied_launch"), call, (x, weight, bias))
-        between = product(library, "together", x, weight, bias)
-        [expected] = run(kernel, between, *wide, params=params, dense=False)
-        assert made.isfinite().sum() > 300
-        torch.testing.assert_close(made, expected, rtol=0, atol=0, equal_nan=True)
-        assert torch.equal(made.signbit()[made == 0], expected.signbit()[made == 0])
+        [expected] = run(kernel, product(library, "together", of), *wide, params=params, dense=False)
+        assert expected.isfinite().sum() > 300
+        for state.chip, divided in ((90, of), (80, of), (80, long(of))):
+            made = multiplied(getattr(library, f"{name}_multiplied_launch"), call, divided)
+            torch.testing.assert_close(made, expected, rtol=0, atol=0, equal_nan=True)
+            assert torch.equal(made.signbit()[made == 0], expected.signbit()[made == 0])
 
 
+@pytest.mark.parametrize("chip", ["80", "90a"])
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
-def test_nvcc_compiles_a_kernel_of_operands_without_a_spill(tmp_path: Path) -> None:
+def test_nvcc_compiles_a_kernel_of_operands_without_a_spill(tmp_path: Path, chip: str) -> None:
     """For the host, too, and beside the sums of gradients, which share memory."""
     assert NVCC
     source = tmp_path / "multiplied.cu"
     text = module_of("linear_shift_silu_tanh_gelu_hardtanh").KERNELS.texts().joined
     source.write_text(f"#define WITHOUT_FORWARD\n#define WITHOUT_BACKWARD\n{text}", encoding="utf-8")
-    flags = "-std=c++17 -O3 --fmad=false -c -Xptxas -v -gencode=arch=compute_90a,code=sm_90a".split()
+    flags = f"-std=c++17 -O3 --fmad=false -c -Xptxas -v -gencode=arch=compute_{chip},code=sm_{chip}".split()
+    flags += ["-DFUSEGEN_SM90A"] * (chip == "90a")
     command = [NVCC, *flags, str(source), "-o", str(tmp_path / "multiplied.o")]
     told = subprocess.run(command, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr

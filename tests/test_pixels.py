@@ -11,7 +11,7 @@ import torch
 from conftest import Workshop
 from dispatching import after_each
 from kernels import compiled
-from linear_emulated import built, product
+from linear_emulated import Layer, built, product
 from parsed import spec_file
 from torch import Tensor, nn
 from torch.nn import functional
@@ -211,7 +211,7 @@ def test_the_kernel_computes_images(calls: list[tuple[Any, ...]], monkeypatch: p
     library = built("together")
 
     def call(*given: Any) -> Tensor:
-        return product(library, "together", *given)
+        return product(library, "together", Layer(*given))
 
     monkeypatch.setattr(linear_operator, "kernels", lambda: SimpleNamespace(call=call))
     layer, x = nn.Conv2d(32, 8, 1), image(3, 4)
@@ -249,7 +249,7 @@ def test_a_standalone_file_has_pytorchs_layer(workshop: Workshop) -> None:
 @pytest.mark.parametrize(
     ("kernel", "said"),
     [
-        (1, "The 1 x 1 convolution and the forward kernel as one, on sm_90 in float32, where the input is"),
+        (1, "The 1 x 1 convolution and the forward kernel as one in float32, by mma.sync on sm_80 and by"),
         (3, "conv is PyTorch's convolution: it has more than 16 input channels."),
     ],
 )

@@ -29,7 +29,14 @@ CONTENTS = {  # by the kernel of a layer
 
 @pytest.mark.parametrize(
     ("listed", "layers"),
-    [("9.0", True), ("8.0,9.0", True), ("9.0+PTX", True), ("8.0", False), ("8.0+PTX", False)],
+    [
+        ("9.0", True),
+        ("8.0,9.0", True),
+        ("9.0+PTX", True),
+        ("8.0", True),
+        ("8.6", False),
+        ("10.0+PTX", False),
+    ],
 )
 def test_layers_have_libraries_for_the_chips_that_run_them(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, listed: str, layers: bool
@@ -76,7 +83,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv(prebuilt.VARIABLE, str(tmp_path))
     monkeypatch.setattr(targets, "here", lambda device: ("90",))
     monkeypatch.setattr(tools, "cuda_compiler", lambda name: "nvrtc")
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: linear_operator.CHIP)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(prebuilt, "load_whole", lambda path, *_: path.stat().st_size > 0)
     cached = build.can_load, linear_operator.has_chip
     for each in cached:

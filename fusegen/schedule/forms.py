@@ -28,9 +28,10 @@ CONVOLVED = (
     "exact. The output of the convolution is never in memory."
 )
 MULTIPLIED = (
-    "The {layer} and the forward kernel as one, on sm_90 in float32, where {where}no gradient is recorded "
-    "and the layer is large: the function takes each sum, with its bias, before it is stored, and the "
-    "result has the bits of the two. The output of the layer is never in memory."
+    "The {layer} and the forward kernel as one in float32, by mma.sync on sm_80 and by wgmma on sm_90, "
+    "where {where}no gradient is recorded and the layer is large: the function takes each sum, with its "
+    "bias, before it is stored, and the result has the bits of the two. The output of the layer is never "
+    "in memory."
 )
 
 

@@ -26,7 +26,7 @@ from .sources import Texts, header
 NAME = "mask"
 SPACE = f"{NAMESPACE}_{NAME}"  # of the operators
 KERNELS = ("drawn_out",)
-CHIP = None  # the kernel runs on all
+CHIPS = None  # the kernel runs on all
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # whose masks PyTorch's kernel draws four at a time
 MOST = 2**31 - 1  # elements
 WORD = 2**32 - 1

@@ -59,6 +59,7 @@ struct Emulation {
   int64_t fetches = 0;              // how often something was prefetched
   const char *fetched_from = nullptr, *fetched_to = nullptr;  // between which addresses
   int64_t told = 0;                 // how often a kernel's shared memory was set
+  int multiprocessors = 2;
 };
 extern "C" {
 Emulation emulation;
@@ -77,7 +78,7 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int)
   if (which == cudaDevAttrComputeCapabilityMajor) *value = emulation.chip / 10;
   if (which == cudaDevAttrComputeCapabilityMinor) *value = emulation.chip % 10;
   if (which == cudaDevAttrMaxSharedMemoryPerBlockOptin) *value = emulation.shared;
-  if (which == cudaDevAttrMultiProcessorCount) *value = 2;
+  if (which == cudaDevAttrMultiProcessorCount) *value = emulation.multiprocessors;
   return cudaSuccess;
 }
 inline cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {

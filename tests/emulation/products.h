@@ -7,6 +7,7 @@
 
 #include "cuda.h"
 #include "cuda_fp16.h"
+#include "cuda_pipeline_primitives.h"
 #include "warpgroups.h"
 
 enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess };
@@ -110,4 +111,45 @@ void multiply_terms(Sums& sums, const Left& left, uint32_t right) {
     }
     sums.at[k] = float(all);
   }
+  __syncwarp();  // no lane goes on while another one reads
+}
+
+// The same of one warp, whose lanes have the right terms of eight columns each, too.
+template <class Right>
+struct TermsOfLane {
+  LeftTerms left;
+  Right right;
+};
+template <class Right>
+inline ShownInWarp<TermsOfLane<Right>> terms_of_lanes;
+template <int TERMS, class Sums, class Left, class Right, int GROUPS>
+void multiply_in_warp(Sums& sums, const Left& left, const Right (&right)[GROUPS]) {
+  const int lane = lane_of_warp();
+  for (int group = 0; group < GROUPS; ++group) {
+    TermsOfLane<Right> own;
+    std::memcpy(&own.left, left.at, sizeof left.at), own.right = right[group];
+    const auto& shown = terms_of_lanes<Right>.show(own);
+    for (int k = 0; k < 4; ++k) {
+      double all = double(sums.at[group * 4 + k]);
+      for (int term = 0; term < TERMS; ++term) {
+        const int holder = TERMS == 8 ? term % 4 : term % 8 / 2, column = lane % 4 * 2 + k % 2;
+        const uint32_t bits = shown[column * 4 + holder].right.at[TERMS == 8 ? term / 4 : term / 8];
+        const double other =
+            TERMS == 8 ? read_tf32(bits) : double(__half2float({uint16_t(bits >> term % 2 * 16)}));
+        all += read_term<TERMS>(shown[lane / 4 * 4 + holder].left.at, term, k / 2) * other;
+      }
+      sums.at[group * 4 + k] = float(all);
+    }
+  }
+}
+
+inline ShownInWarp<const void*> rows_of_lanes;
+inline uint4 loaded_matrices(const void* row) {
+  if (reinterpret_cast<uintptr_t>(row) % 16) __builtin_trap();
+  const auto& rows = rows_of_lanes.show(row);
+  unsigned words[4];
+  for (int matrix = 0; matrix < 4; ++matrix)
+    std::memcpy(&words[matrix],
+                static_cast<const char*>(rows[matrix * 8 + lane_of_warp() / 4]) + lane_of_warp() % 4 * 4, 4);
+  return make_uint4(words[0], words[1], words[2], words[3]);
 }

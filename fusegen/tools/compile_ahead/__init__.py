@@ -102,13 +102,13 @@ def every(
         yield from libraries(kernels, device, which, folder)
     shared = {id(of): of for each in several for of in _shared(each)}
     for of, (device, which) in product(shared.values(), chosen):
-        if device == "cuda" and any(runs_on(of.CHIP, target) for target in which):
+        if device == "cuda" and any(runs_on(of.CHIPS, target) for target in which):
             yield from _of_shared(of, which, folder)
 
 
-def runs_on(chip: tuple[int, int] | None, target: str) -> bool:
-    """Return True if a target has machine code of its own for a chip, or none is needed."""
-    return chip is None or target.removesuffix("ptx") == "{}{}".format(*chip)
+def runs_on(chips: Iterable[tuple[int, int]] | None, target: str) -> bool:
+    """Return True if a target has machine code of its own for one of some chips, or none is needed."""
+    return chips is None or target.removesuffix("ptx") in ["{}{}".format(*chip) for chip in chips]
 
 
 def _of_shared(of: ModuleType, chosen: tuple[str, ...], folder: Path) -> Iterator[Library]:

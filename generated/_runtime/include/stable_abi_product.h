@@ -50,6 +50,8 @@ template <class LAUNCH>
 bool run_in_room(Product of, int32_t device, const LAUNCH& launch) {
   const Tensor halves = room_for(bytes_of_halves(of), device), known = room_for(bytes_known(of), device);
   if (!halves || !known) return false;
+  const Tensor levels = bytes_of_levels(of) > 0 ? room_for(bytes_of_levels(of), device) : nullptr;
+  if (levels) of.levels = static_cast<float*>(const_cast<void*>(view_of(levels).data));
   of.halves = const_cast<void*>(view_of(halves).data), of.columns_known = const_cast<void*>(view_of(known).data);
   const char* const error = launch(of);
   check(error == nullptr, error);

@@ -5,19 +5,15 @@
 namespace fusegen {
 namespace {
 
-// The sums of a tile that a thread has, in two levels.
+// The sums of a level that a thread has.
 template <int COLUMNS>
-struct LevelledSums {
-  SumsOfThread<COLUMNS> level{}, total{};
+struct LevelSums {
+  SumsOfThread<COLUMNS> level{};
   // Adds the sums of a step, each of its row's scale.
   template <class By>
   __device__ __forceinline__ void add(const SumsOfThread<COLUMNS>& sums, const By& by) {
 #pragma unroll
     for (int k = 0; k < sums.COUNT; ++k) level.at[k] = fmaf(sums.at[k], by.back(row_of_sum(k)), level.at[k]);
-  }
-  __device__ __forceinline__ void close_level() {
-#pragma unroll
-    for (int k = 0; k < total.COUNT; ++k) total.at[k] += level.at[k], level.at[k] = 0;
   }
 };
 
@@ -40,6 +36,14 @@ struct Itself {
   __device__ __forceinline__ float operator()(float sum, int64_t, int64_t) const { return sum; }
 };
 
+// Writes what follows makes of a sum and the bias of its row.
+template <class Behind>
+__device__ __forceinline__ void write_result(const Product& of, const Behind& behind, int64_t row, int64_t column,
+                                             float sum) {
+  const float added = of.bias ? sum + __ldg(of.bias + row) : sum;
+  of.out[column * of.rows + row] = behind(added, row, column);
+}
+
 // The places of a thread's results in `out`, and what computes them from their sums.
 template <class By, class Behind>
 struct Results {
@@ -60,8 +64,7 @@ struct Results {
     return By::owns(known);
   }
   __device__ __forceinline__ void write(int k, float sum) const {
-    const float added = of.bias ? sum + __ldg(of.bias + row_of(k)) : sum;
-    of.out[column_of(k) * of.rows + row_of(k)] = behind(added, row_of(k), column_of(k));
+    write_result(of, behind, row_of(k), column_of(k), sum);
   }
 };
 
@@ -96,6 +99,21 @@ __device__ __forceinline__ void write_results(const Results<By, Behind>& results
       if (lane == from) results.write(k, sum);
     }
 }
+
+// The sums of a share that a thread has, in two levels, and what is made of them. `place()` are its `Results`.
+template <class By, class Behind>
+struct SumsOfShare : LevelSums<By::COLUMNS> {
+  SumsOfThread<By::COLUMNS> total{};
+  template <class Place>
+  __device__ __forceinline__ void close_level(const Place&, int) {
+#pragma unroll
+    for (int k = 0; k < total.COUNT; ++k) total.at[k] += this->level.at[k], this->level.at[k] = 0;
+  }
+  template <class Place>
+  __device__ __forceinline__ void end(const Place& place) const {
+    write_results(place(), total);
+  }
+};
 
 }  // namespace
 }  // namespace fusegen

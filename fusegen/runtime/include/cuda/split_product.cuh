@@ -10,16 +10,15 @@
 // A block has three warpgroups. A thread of the last one has the copy engine bring the steps of a tile, which each of
 // the first two multiplies for 64 rows. These begin their products in turn: while one multiplies, the other adds and
 // splits.
-#include "cuda/product_results.cuh"
+#include "cuda/product_levels.cuh"
 
 namespace fusegen {
 namespace {
 
 constexpr int PRODUCT_THREADS = MULTIPLIERS + WARPGROUP;
 constexpr int COPY_REGISTERS = 40, PRODUCT_REGISTERS = 232;  // of a thread: as many as there are
-constexpr int LEVEL = 16;                                     // steps that the first level adds
 
-// Multiplies and adds all steps of a block's tiles, 64 rows of each.
+// Multiplies and adds all steps of a block's shares of tiles, 64 rows of each.
 template <class By, class Behind>
 __device__ __forceinline__ void multiply_steps(const Tiles<By>& tiles, const Layout<By>& layout, int group,
                                                const Behind& behind) {
@@ -28,10 +27,14 @@ __device__ __forceinline__ void multiply_steps(const Tiles<By>& tiles, const Lay
   const int first_row = group * GROUP_ROWS + threadIdx.x % WARPGROUP / 32 * 16;
   int place = 0;  // of two for what TF32 splits, in turn across tiles
   if (group == 1) arrive_at(FIRST_TURN);
-  tiles.each([&](int row, int column) {
-    LevelledSums<By::COLUMNS> all;
+  tiles.each([&](const Share& of) {
+    SumsOfShare<By, Behind> all;
+    const auto results = [&] {
+      const int64_t at_row = int64_t(of.row) * LEFT_ROWS + first_row, at_column = int64_t(of.column) * By::COLUMNS;
+      return Results<By, Behind>(tiles.of, behind, at_row, at_column);
+    };
 #pragma unroll 1
-    for (int step = 0; step < tiles.steps(); ++step, turn.next(), place ^= 1) {
+    for (int step = of.first; step < of.last; ++step, turn.next(), place ^= 1) {
       wait_for(layout.copied(turn.stage), turn.parity);
       const By by(layout.left(turn.stage), layout.right(turn.stage), first_row, layout.scratch(place));
       SumsOfThread<By::COLUMNS> sums;
@@ -43,11 +46,9 @@ __device__ __forceinline__ void multiply_steps(const Tiles<By>& tiles, const Lay
       await_products(sums);
       if (threadIdx.x % 32 == 0) arrive(layout.multiplied(turn.stage));
       all.add(sums, by);
-      if (step % LEVEL == LEVEL - 1) all.close_level();
+      if (step % LEVEL == LEVEL - 1 || step == of.last - 1) all.close_level(results, step / LEVEL);
     }
-    all.close_level();
-    const int64_t at_row = int64_t(row) * LEFT_ROWS + first_row, at_column = int64_t(column) * By::COLUMNS;
-    write_results(Results<By, Behind>(tiles.of, behind, at_row, at_column), all.total);
+    all.end(results);
   });
   if (group == 0) wait_at(FIRST_TURN);
 }
@@ -56,6 +57,7 @@ template <class By, class Behind>
 __global__ void __launch_bounds__(PRODUCT_THREADS, 1)
     product_kernel(const __grid_constant__ CUtensorMap left, const __grid_constant__ CUtensorMap right,
                    const __grid_constant__ Product of, const __grid_constant__ Behind behind) {
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ uint8_t stages[];
   if (!By::has_work(__ldg(static_cast<const int*>(of.columns_known)), int(of.columns))) return;
   const Layout<By> layout(stages);
@@ -70,6 +72,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 1)
     take_registers<PRODUCT_REGISTERS>();
     multiply_steps(tiles, layout, group, behind);
   }
+#endif
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 namespace fusegen {
 namespace {
 
-constexpr int LEFT_ROWS = 128, LEFT_BYTES = LEFT_ROWS * BOX_BYTES;
+constexpr int LEFT_BYTES = LEFT_ROWS * BOX_BYTES;
 constexpr int BOX_ROWS = 32;  // of a left factor whose terms lie apart
 
 template <Terms TERMS>

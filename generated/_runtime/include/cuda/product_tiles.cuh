@@ -44,6 +44,11 @@ struct Turn {
   }
 };
 
+// A tile of `out`, and the steps of it that a block adds: all, or those of a part.
+struct Share {
+  int row, column, first, last;
+};
+
 // The tiles of `out`, in sweeps of some columns, so that blocks that run together read the same rows.
 template <class By>
 struct Tiles {
@@ -67,15 +72,20 @@ struct Tiles {
       sum += __ldg(others + group);
     return By::has_work(sum, int(min(int64_t(By::COLUMNS), of.columns - first)));
   }
-  // Calls task(row, column) for each tile of a block.
+  __device__ __forceinline__ int shares() const { return rows * columns * of.parts; }
+  __device__ __forceinline__ Share share(int k) const {
+    const int2 tile = at(k / of.parts);
+    const int each = LEVEL * int((levels_of(of) + of.parts - 1) / of.parts), first = k % of.parts * each;
+    return {tile.x, tile.y, first, min(first + each, int((of.terms + STEP - 1) / STEP))};
+  }
+  // Calls task(share) for each share of a block.
   template <class Task>
   __device__ __forceinline__ void each(const Task& task) const {
-    for (int k = blockIdx.x; k < rows * columns; k += gridDim.x) {
-      const int2 tile = at(k);
-      if (has_work(tile.y)) task(tile.x, tile.y);
+    for (int k = blockIdx.x; k < shares(); k += gridDim.x) {
+      const Share own = share(k);
+      if (has_work(own.column)) task(own);
     }
   }
-  __device__ __forceinline__ int steps() const { return int((of.terms + STEP - 1) / STEP); }
 };
 
 // Has the copy engine bring all steps of a block's tiles.
@@ -83,17 +93,17 @@ template <class By>
 __device__ __forceinline__ void copy_steps(const Tiles<By>& tiles, const Layout<By>& layout, const CUtensorMap& left,
                                            const CUtensorMap& right) {
   Turn<Layout<By>::STAGES> turn;
-  tiles.each([&](int row, int column) {
-    for (int step = 0; step < tiles.steps(); ++step, turn.next()) {
+  tiles.each([&](const Share& of) {
+    for (int step = of.first; step < of.last; ++step, turn.next()) {
       wait_for(layout.multiplied(turn.stage), turn.parity ^ 1);
       CopyBarrier& told = layout.copied(turn.stage);
       arrive_before(told, Layout<By>::STAGE);
       uint8_t* const to = layout.left(turn.stage);
-      if constexpr (By::TERMS_OF_LEFT == Terms::TOGETHER) copy_box(to, left, told, step * STEP, row * LEFT_ROWS);
+      if constexpr (By::TERMS_OF_LEFT == Terms::TOGETHER) copy_box(to, left, told, step * STEP, of.row * LEFT_ROWS);
       else
         for (int box = 0; box < LEFT_ROWS / BOX_ROWS; ++box)
-          copy_box(to + box * STEP * BOX_BYTES, left, told, row * LEFT_ROWS + box * BOX_ROWS, step * STEP);
-      copy_box(layout.right(turn.stage), right, told, step * By::BOX_COLUMNS, column * By::COLUMNS);
+          copy_box(to + box * STEP * BOX_BYTES, left, told, of.row * LEFT_ROWS + box * BOX_ROWS, step * STEP);
+      copy_box(layout.right(turn.stage), right, told, step * By::BOX_COLUMNS, of.column * By::COLUMNS);
     }
   });
 }
