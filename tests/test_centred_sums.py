@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from functools import cache
 from pathlib import Path
@@ -49,6 +50,12 @@ def test_the_gradient_of_a_norm_sums_its_products_in_the_same_loop(tmp_path: Pat
         r"CentredSums<Backward1, Backward2,\s+&BackwardValues::\w+,\s+([\d,\s]+)>", module.CUDA_SOURCE
     )
     assert re.sub(r"\s+", " ", factors) == "0, 0, 1"
+
+
+def test_values_of_rows_that_are_results_keep_their_loops() -> None:
+    """What stores and loads them is a phase of the values as they are."""
+    module: Any = importlib.import_module("generated.rows.layer_norm_statistics")
+    assert "CentredSums" not in module.CUDA_SOURCE
 
 
 @pytest.fixture(scope="module")

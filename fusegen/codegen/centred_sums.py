@@ -13,9 +13,12 @@ from fusegen.core.targets import Device
 
 
 def loops(of: CompiledRows, which: Pass, device: Device, types: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Return the type of a pass's values and those of its phases, where two are one loop."""
+    """Return the type of a pass's values and those of its phases, where two are one loop.
+
+    Where some results are values of rows, phases that store or load these know the values as they are.
+    """
     values = f"{FUNCTORS[which]}Values"
-    if not device.launched or of.in_parts or of.scans:
+    if not device.launched or of.in_parts or of.scans or of.is_mixed:
         return values, types
     for place, (sums, centred) in enumerate(pairwise(of.kernels[which, device])):
         if found := _found(sums, centred):

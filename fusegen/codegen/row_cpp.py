@@ -242,9 +242,8 @@ class RowsText:
         """Return the arithmetic of an element, unless it is double, and float of 16 bits."""
         of_row = {*self.of.schedules[which].values} - {*self.of.schedules[which].params}
         same = any(compares(phase.elements, of_row) for phase in self.of.kernels[which, device])
-        same = same or (
-            self.of.is_wide and self.is_fast and which is Pass.FORWARD
-        )  # float has too few digits
+        # float has too few digits for results of float32
+        same = same or (self.of.is_wide and self.is_fast and which is Pass.FORWARD)
         if self.is_fast and device.fast_types:
             narrow = "PlainDouble" if same else "FastFloat"
             return ["  using Math32 = PlainDouble;", f"  using Math16 = {narrow};"]

@@ -136,8 +136,7 @@ CUDA_SOURCE = r"""
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
-struct ForwardRows : Rows<5, 1, 1, Shifted<ForwardValues>, CentredSums<Forward1, Forward2, &ForwardValues::mean, 0, 0>,
-    ForwardResults, Forward3> {
+struct ForwardRows : Rows<5, 1, 1, ForwardValues, Forward1, Forward2, ForwardResults, Forward3> {
   FUSEGEN_VALUES(p.eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 6;
