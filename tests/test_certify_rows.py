@@ -5,6 +5,7 @@ Planted faults are in `test_mutants`.
 
 from __future__ import annotations
 
+import importlib
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,12 +15,14 @@ from conftest import ROOT, Workshop
 from parsed import spec_file
 from test_rows import CASES
 
+from fusegen.compiler.row_kernels import CompiledRows
 from fusegen.compiler.stages import real
 from fusegen.evidence.certify.enclosures.ball_rows import values
 from fusegen.evidence.certify.enclosures.row_balls import RowBalls
-from fusegen.evidence.certify.rows import families
+from fusegen.evidence.certify.rows import families, row_subject
 from fusegen.language.library import Library
 from fusegen.language.library import load as load_spec
+from fusegen.project import build
 
 
 @pytest.mark.parametrize("name", ["softmax_of_a_chain", "layer_norm", "logsumexp", "spread"])
@@ -102,3 +105,20 @@ def test_a_spec_with_rows_is_certified(workshop: Workshop) -> None:
     )
     said = workshop.refused("certify", "shares", "--device", "cpu", "--sample", "200")
     assert "torch.nn.functional.softmin" in said
+
+
+VALUES = {  # the dtypes of results beside tensors in bfloat16
+    "losses/huber_loss": [torch.bfloat16],
+    "rows/cross_entropy": [torch.bfloat16],
+    "rows/cross_entropy_in_float32": [torch.float32],
+    "rows/layer_norm_statistics": [torch.bfloat16, torch.float32, torch.float32],
+    "kernelbench/columns_argmax": [torch.float32],
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), VALUES.items())
+def test_values_are_judged_in_their_dtype(name: str, expected: list[torch.dtype]) -> None:
+    compiled = build.compiled_either(ROOT / f"specs/{name}.yaml")
+    assert isinstance(compiled, CompiledRows)
+    module = importlib.import_module(f"generated.{name.replace('/', '.')}")
+    assert row_subject.of_module(compiled, module).dtypes_of_values(torch.bfloat16) == expected

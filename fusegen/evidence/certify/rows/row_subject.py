@@ -132,7 +132,7 @@ def of_module(compiled: CompiledRows, module: Any) -> RowSubject:
         reference=spec.reference,
         **_rows_of(compiled),
         row_results=compiled.row_results,
-        values_in=module.KERNELS.values_in,
+        **({"values_in": module.KERNELS.values_in} if compiled.is_wide else {}),
         indices=frozenset(each.name for each in spec.indices),
         finds=compiled.finds,
         results=spec.results,
