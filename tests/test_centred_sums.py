@@ -53,7 +53,7 @@ def test_the_gradient_of_a_norm_sums_its_products_in_the_same_loop(tmp_path: Pat
 
 
 def test_values_of_rows_that_are_results_keep_their_loops() -> None:
-    """What stores and loads them is a phase of the values as they are."""
+    """Phases that store and load them know the values as they are."""
     module: Any = importlib.import_module("generated.rows.layer_norm_statistics")
     assert "CentredSums" not in module.CUDA_SOURCE
 
