@@ -6,6 +6,7 @@ import functools
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -159,6 +160,17 @@ def test_rows_that_lie_apart_have_their_bits_emulated(
     slopes = [kernels.backward([*values[1], laid]) for laid in (apart, apart.contiguous())]
     assert values[0][1].dtype is torch.float32
     assert all(map(torch.equal, values[0] + slopes[0], values[1] + slopes[1]))
+
+
+def test_a_detached_value_has_no_gradient(tmp_path: Path) -> None:
+    """The kernel reads one of two incoming gradients."""
+    body = "over: [-1]\nrow_dtype: float32\nformula: {m: detach(amax(x)), s: sum(x)}\n"
+    x = torch.randn(3, 9).to(torch.bfloat16).requires_grad_()
+    m, s = made(tmp_path, "detached", body).detached(x)
+    assert torch.equal(m, x.amax(-1).float())
+    grad = torch.tensor([1.0, -2.0, 3.0])
+    [slope] = torch.autograd.grad((m, s), x, (100 * grad, grad))
+    assert torch.equal(slope, grad[:, None].expand(3, 9).to(torch.bfloat16))
 
 
 def loss_of(name: str) -> Any:
@@ -382,6 +394,13 @@ MISTAKES = {
     ),
     "over: [-1]\nrow_dtype: float16\nformula: mean(x)\n": "'float16' is not a valid row_dtype",
 }
+
+
+def test_explain_says_the_dtype(workshop: Workshop) -> None:
+    sentence = "Values of rows, and their gradients, are in float32 where tensors have 16 bits."
+    for key, is_said in (("row_dtype: float32\n", True), ("", False)):
+        workshop.spec("wide", f"over: [-1]\n{key}formula: mean(x)\n")
+        assert (sentence in workshop.done("explain", "wide")) == is_said
 
 
 @pytest.mark.parametrize("body", MISTAKES)

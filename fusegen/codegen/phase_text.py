@@ -27,9 +27,12 @@ def of_row(
     return f"{head}) {{{body}"
 
 
-def statements(of: PhaseKernels) -> str:
-    """Return the statements that set the values of a row behind a phase, each on a line of its own."""
-    lines = [f"p.{name} = r[{k}]" for k, name in enumerate(of.phase.folded)]
+def statements(of: PhaseKernels, read: Collection[str]) -> str:
+    """Return the statements that set the values of a row behind a phase, each on a line of its own.
+
+    Of what a phase loads, some may not be read: the gradient of a detached result.
+    """
+    lines = [f"p.{name} = r[{k}]" for k, name in enumerate(of.phase.folded) if name in read]
     if of.row is not None:
         given = [f"p.{name}" for name in of.row.inputs]
         if len(of.phase.values) == 1:

@@ -158,7 +158,7 @@ class RowsText:
         if of.phase.loads:
             return [
                 f"struct {name} : LoadsRow<{values}> {{",
-                f"  FUSEGEN_ROW({phase_text.statements(of)})",
+                f"  FUSEGEN_ROW({phase_text.statements(of, made.values)})",
                 "};",
             ]
         if of.phase.scan:
@@ -182,7 +182,7 @@ class RowsText:
             bounded = row_exponentials.are_bounded(of.elements, tops)
             lines[:0] = ["  static constexpr bool BOUNDED = true;"] * bounded
             own = "; ".join(f"p.{name} = from.{name}" for name in (*of.phase.folded, *of.phase.values))
-            lines += [f"  FUSEGEN_ROW({phase_text.statements(of)})", f"  FUSEGEN_MADE({own})"]
+            lines += [f"  FUSEGEN_ROW({phase_text.statements(of, made.values)})", f"  FUSEGEN_MADE({own})"]
         return [f"struct {name} : {base} {{", *lines, "};"]
 
     def _element(self, inputs: Sequence[str], kernel: Kernel) -> str:

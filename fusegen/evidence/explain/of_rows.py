@@ -18,6 +18,7 @@ PICK = "Step {}, of the element that the index picks"
 BEHIND, BEFORE = "Behind it, once a row", "Once a row, before the loops"
 STORED = "Stored once a row: {}"
 READ = f"{LENGTH} is the number of elements of a row, and {SHARE} its inverse."
+WIDE = "Values of rows, and their gradients, are in {} where tensors have 16 bits."
 SAME_BITS = (
     "Sums are added in an order that the length of a row decides: it has the same bits in any batch."
 )
@@ -79,7 +80,8 @@ def written_rows(of: CompiledRows, form: str) -> str:
         for loop in loops(of, which):
             lines += _written(loop, style)
     reads_length = any({LENGTH, SHARE} & {*of.schedules[which].values} for which in Pass)
-    lines += ["", *[style.word(READ)] * reads_length, *[style.word(SAME_BITS)] * of.reduces]
+    wide = [style.word(WIDE.format(of.spec.over.dtype))] if of.spec.over and of.is_wide else []
+    lines += ["", *wide, *[style.word(READ)] * reads_length, *[style.word(SAME_BITS)] * of.reduces]
     return "\n".join(lines) + "\n"
 
 
