@@ -27,6 +27,7 @@ CONTENTS = {  # by the kernel of a layer
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("listed", "layers"),
     [("9.0", True), ("8.0,9.0", True), ("9.0+PTX", True), ("8.0", False), ("8.0+PTX", False)],
