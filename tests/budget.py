@@ -23,7 +23,7 @@ def examples(count: int) -> int:
 
 
 def share(values: Any) -> Any:
-    """Return a tensor, without FUSEGEN_FULL a share of it that is spread evenly: emulation takes long."""
+    """Return a tensor or a list, without FUSEGEN_FULL a share of it that is spread evenly."""
     return values if FULL else values[::SHARE]
 
 

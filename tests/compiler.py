@@ -43,7 +43,8 @@ case "$*" in
 esac
 exec {command} "$@"
 """
-HEADERS = "algorithm cmath cstdint cstring memory stdexcept string tuple type_traits vector"
+HEADERS = "algorithm cmath cstdint cstring tuple type_traits vector"
+OF_BINDING = "memory stdexcept string"  # which make reading them take a third longer
 ON_CPU = """#include "cuda_emulation.h"
 #include <algorithm>
 #include <atomic>
@@ -75,7 +76,8 @@ def script(
 
 def included(source: str) -> str:
     """The text of the headers that come before a module's own; none where few builds have the same."""
-    return "" if EXTENSION in source else "".join(f"#include <{name}>\n" for name in HEADERS.split())
+    names = f"{HEADERS} {OF_BINDING}" if "#include <string>" in source else HEADERS
+    return "" if EXTENSION in source else "".join(f"#include <{name}>\n" for name in names.split())
 
 
 def flags_of(arguments: Sequence[str], source: str) -> list[str]:
@@ -135,9 +137,11 @@ def library(text: str, flags: Sequence[str]) -> Path:
 
 
 def has_less(name: re.Match[str] | None) -> bool:
-    """Return True if a module of this name is built with less optimisation."""
-    if name is None or LEVEL in os.environ:
+    """Return True if a module of this name, or a file without one, is built with less optimisation."""
+    if LEVEL in os.environ:
         return False
+    if name is None:
+        return not os.environ.get("FUSEGEN_FULL")
     committed = bool([*GENERATED.rglob(f"{name[1]}.py")])
     return not committed or not (name[1] in OPTIMISED or os.environ.get("FUSEGEN_FULL"))
 

@@ -10,6 +10,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,6 +92,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out, of the tests for a GPU, those that compile specs where the compiler cannot run."""
     compiles = collection_path.suffix == ".py" and collection_path.name not in ALONE
     return True if compiles and MISSING and config.option.markexpr == "gpu" else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Have every second worker import all tests from the last on, so that one rewrites what both read."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    whole = session.config.args == session.config.getini("testpaths")
+    if whole and not MISSING and int(worker.removeprefix("gw")) % 2:
+        for path in sorted(Path(__file__).parent.glob("test_*.py"), reverse=True):
+            import_module(path.stem)
 
 
 def pytest_configure(config: pytest.Config) -> None:

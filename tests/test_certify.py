@@ -132,7 +132,7 @@ def judged(
     return contract.judged(evaluator.evidence(dtype, 2**24), found.promise, "cpu")  # a run of 2**16
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("place", DEVICES)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)
 def test_a_fault_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault, place: str) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from budget import share
 from conftest import ROOT
 from kernels import GENERATED, by_class
 
@@ -86,10 +87,10 @@ def test_no_worst_input_is_worse(name: str | None) -> None:
 
 
 def test_a_committed_certificate_is_that_of_its_module() -> None:
-    for path in GENERATED.rglob(f"*{SUFFIX}"):
+    for path in share(sorted(GENERATED.rglob(f"*{SUFFIX}"))):
         text = path.read_text(encoding="utf-8")
         assert certificate_text.text(certificate_text.read(text)) == text, path
-    for path in (ROOT / "specs").rglob("*.yaml"):
+    for path in share(sorted((ROOT / "specs").rglob("*.yaml"))):
         module = GENERATED / path.relative_to(ROOT / "specs").with_suffix(".py")
         states = certificate_state.of_spec(module, load(path)).values()
         assert not {*states} & {*certificate_state.SENTENCES}, path

@@ -42,7 +42,7 @@ def arguments(folder: Path, text: str, *more: str) -> list[str]:
         (OWN, "1", "-O3"),
         (COMMITTED, "", "-O3"),
         (OTHER, "", "-O3" if FULL else "-O0"),
-        ("", "", "-O3"),
+        ("", "", "-O3" if FULL else "-O0"),
     ],
     ids=["own", "own in a test of numerics", "committed", "another", "without a name"],
 )

@@ -65,9 +65,7 @@ METHODS = (  # a module of each method, compiled for one chip; with `make test-f
     "celu",
     "snake",
     "mish_mish",
-    "silu_hardswish",
     "tanh",
-    "sigmoid",
 )
 GROUPS = 8
 SOME = "Dtypes<BFLOAT16, FLOAT64>()"
@@ -306,7 +304,7 @@ def instructions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return kernels((folder / "formulas").read_text(encoding="utf-8"))
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(k, marks=pytest.mark.full) for k in range(4, len(UNARY), 4))]
 )

@@ -118,6 +118,7 @@ def test_layer_norm_of_long_rows(kernels: Any, n: int, dtype: torch.dtype) -> No
         assert_near(own.reshape(other.shape), other, 64)
 
 
+@pytest.mark.full  # test_rows_emulated.py has weights of channels
 @pytest.mark.parametrize("dtype", FLOAT32, ids=str)
 def test_group_norm_of_long_rows(kernels: Any, dtype: torch.dtype) -> None:
     """Weight and bias have one value for several neighbours in a row."""

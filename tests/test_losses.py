@@ -97,7 +97,7 @@ def both(
     return found[0], found[1]
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("name", [*WHOLE, *ROWS])
@@ -284,7 +284,7 @@ def test_cuda_kernels_by_emulation(size: tuple[int, int], dtype: torch.dtype) ->
 
 
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
-@pytest.mark.few(1)
+@pytest.mark.full  # test_rows.py compiles such a text
 @pytest.mark.parametrize("name", ["weighted_cross_entropy", "bce_with_logits_loss", "triplet_margin_loss"])
 def test_cuda_text_compiles_without_a_warning(tmp_path: Path, name: str) -> None:
     module: Any = importlib.import_module(f"generated.losses.{name}")

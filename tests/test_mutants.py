@@ -113,14 +113,14 @@ def broken(module: Planted, fault: Fault) -> tuple[str, ...]:
     return (*now.broken, *(sentence for old, new in pairs for sentence in runs.grown(old, new)))
 
 
-@pytest.mark.few(3)
+@pytest.mark.full  # test_certify.py and faults of rows have others
 @pytest.mark.parametrize(("module", "fault"), list(rows()))
 def test_a_fault_is_caught(module: Planted, fault: Fault) -> None:
     new = set(broken(module, fault)) - set(committed(module).broken)
     assert any(re.match(fault.rule, sentence) for sentence in new), sorted(new)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("module", "control"),
     [

@@ -80,6 +80,7 @@ def test_a_formula_is_exported(name: str, tmp_path: Path) -> None:
     assert_computes(exported(module.ModelNew(), given, module), module.eager, given)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", INPUTS)
 def test_a_mask_is_exported(name: str, tmp_path: Path) -> None:
     module = compiled(tmp_path, name, INPUTS[name] + "\n")
@@ -87,6 +88,7 @@ def test_a_mask_is_exported(name: str, tmp_path: Path) -> None:
     assert_computes(exported(module.ModelNew(), given, module), module.eager, given)
 
 
+@pytest.mark.full
 def test_the_policy_decompose_needs_no_table(extensions: Path) -> None:
     kernels, network = generated("gelu").KERNELS, generated("gelu").ModelNew()
     kernels.compile_policy = "decompose"

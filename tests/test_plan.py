@@ -254,6 +254,7 @@ EXAMPLES = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("cell", EXAMPLES, ids=lambda cell: f"{cell[0]}-{cell[1].value}-{cell[3]}")
 def test_how_the_library_is_computed(cell: tuple[str, Pass, Device, str]) -> None:
     name, which, device, dtype = cell
@@ -284,6 +285,7 @@ def test_a_gradient_is_computed_in_float_where_eagers_errors_are_as_large(
         assert known.float_ok is (method == FLOAT)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("formula", "which", "method"),
     [

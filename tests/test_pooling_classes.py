@@ -42,7 +42,7 @@ def same(name: str, given: tuple[Any, ...], x: Tensor) -> None:
         assert own == right
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", poolings.POOLINGS)
 def test_values_gradients_and_repr(name: str) -> None:
     kinds = [getattr(holder, name) for holder in (poolings, nn)]

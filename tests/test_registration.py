@@ -295,6 +295,7 @@ def test_inference_mode(name: str) -> None:
         assert not function(name)(*leaf).requires_grad
 
 
+@pytest.mark.few(3)
 @pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", ["hardswish", "gelu", "softplus", "tanh", "swiglu", "relu"])

@@ -217,6 +217,7 @@ def test_a_result_that_nobody_uses_adds_nothing(modules: Callable[[str], ModuleT
             torch.testing.assert_close(got, torch.zeros_like(got) if right is None else right)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", OF_EACH_PATH)
 def test_derivatives_of_both_orders(modules: Callable[[str], ModuleType], name: str) -> None:
     given, called = drawn(name, (2, 2, 3), torch.float64), function(modules(name), name)
@@ -224,6 +225,7 @@ def test_derivatives_of_both_orders(modules: Callable[[str], ModuleType], name: 
     assert torch.autograd.gradgradcheck(called, given)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", OF_EACH_PATH)
 def test_transforms(modules: Callable[[str], ModuleType], name: str) -> None:
     case, called = CASES[name], function(modules(name), name)
@@ -290,7 +292,7 @@ def test_what_no_kernel_takes(modules: Callable[[str], ModuleType]) -> None:
     assert [t.dtype for t in mixed] == [torch.float32] * 2
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [(3, 8), (4, 33), (2, 300)])
 @pytest.mark.parametrize("name", EMULATED)
@@ -314,7 +316,7 @@ def test_cuda_kernels_emulated(
         assert_near(own.reshape(other.shape), other, 32)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full  # test_rows_emulated.py has those of one result
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_that_lie_apart_have_their_bits_emulated(
     modules: Callable[[str], ModuleType], dtype: torch.dtype
@@ -328,7 +330,7 @@ def test_rows_that_lie_apart_have_their_bits_emulated(
 
 
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
-@pytest.mark.few(1)
+@pytest.mark.full  # test_rows.py compiles such a text
 @pytest.mark.parametrize("name", ["add_rms_norm", "moments", "layer_norm_statistics"])
 def test_cuda_text_compiles_without_a_warning(
     tmp_path: Path, modules: Callable[[str], ModuleType], name: str

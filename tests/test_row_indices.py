@@ -48,6 +48,7 @@ def exact(x: Tensor, target: Tensor) -> Tensor:
     return F.cross_entropy(x.flatten(0, -2), target.flatten(), reduction="none").view(target.shape)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(7, 33), (3, 4, 128), (5, 4100), (300, 16), (2, 1)])

@@ -149,7 +149,7 @@ def assert_near_float64(function: Callable[..., Tensor], case: Case, given: list
     return value
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients_beside_float64(modules: Any, name: str, device: str) -> None:

@@ -84,7 +84,7 @@ def tensors(name: str, shape: tuple[int, ...], dtype: torch.dtype, device: str =
     return [(torch.randn(each, device=device) * 2 + 1).to(dtype).requires_grad_() for each in shapes]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients_beside_float64(modules: Any, name: str, device: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from budget import FULL
 from rows_emulated import Rows, emulated
 from test_rows import made
 from torch import Tensor
@@ -19,6 +20,9 @@ TOLERANCES = {torch.float32: 3e-7, torch.bfloat16: 8e-3, torch.float16: 1e-3, to
 # lanes of a warp, a block of warps, odd lengths
 SIZES = ((3, 8), (4, 33), (2, 300), pytest.param((2, 1003), marks=pytest.mark.full))
 DTYPES = [*TOLERANCES]
+# float16 is read and written as bfloat16 is, by conversions of its own, which softmax has
+FEWER = [pytest.param(each, marks=pytest.mark.full) if each is torch.float16 else each for each in DTYPES]
+SPLIT = DTYPES if FULL else [torch.bfloat16, torch.float64]  # results in float, and in double
 
 
 def library(name: str) -> Rows:
@@ -35,6 +39,7 @@ def drawn(size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     return torch.randn(size, generator=torch.Generator().manual_seed(sum(size))).to(dtype)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", SIZES)
 def test_softmax(size: tuple[int, int], dtype: torch.dtype) -> None:
@@ -64,7 +69,7 @@ SPECIAL: dict[str, Callable[[int], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", DTYPES[:-1])  # in two loops of float64
+@pytest.mark.parametrize("dtype", FEWER[:-1])  # in two loops of float64
 @pytest.mark.parametrize("n", [8, 37, 300, pytest.param(4104, marks=pytest.mark.full)])
 def test_rows_that_are_read_once(n: int, dtype: torch.dtype) -> None:
     x = torch.stack([*(made(n) for made in SPECIAL.values()), drawn((n,), torch.float32)]).to(dtype)
@@ -89,7 +94,7 @@ def test_formulas_of_users_that_are_read_once(formula: str, tmp_path: Path) -> N
     inputs = "x: {shape: [3, 5]}" + ", y: {shape: [3, 5]}" * ("y" in formula)
     module: Any = made(tmp_path, "any_rows", f"inputs: {{{inputs}}}\nover: [-1]\nformula: {formula}\n")
     assert ("LargestAndSum<" in module.KERNELS.texts().cuda) is FORMULAS[formula]
-    for dtype in DTYPES if FORMULAS[formula] else ():
+    for dtype in SPLIT if FORMULAS[formula] else ():
         rows = emulated(module)
         x = torch.stack([make(37) for make in SPECIAL.values()]).to(dtype)
         exact = module.KERNELS.where_they_are(x.double())
@@ -117,7 +122,7 @@ def test_layer_norm_with_sums_over_the_rows(size: tuple[int, int], dtype: torch.
         assert_near(own.reshape(other.shape), other, 16)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", FEWER)
 def test_cross_entropy_of_an_index(dtype: torch.dtype) -> None:
     kernels, x = library("cross_entropy"), 3 * drawn((5, 37), dtype)
     target = torch.tensor([-100, 0, 36, 5, 9])
@@ -131,7 +136,8 @@ def test_cross_entropy_of_an_index(dtype: torch.dtype) -> None:
     assert_near(own, torch.autograd.grad(exact, wide, grad[:, 0].double())[0], 4)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.few(4)
+@pytest.mark.parametrize("dtype", FEWER)
 @pytest.mark.parametrize("rows", [0, 1, 700, 17000])  # of one block, and of several
 def test_the_reduction_of_the_values_of_rows(rows: int, dtype: torch.dtype) -> None:
     kernels, x, weight = library("cross_entropy"), drawn((rows, 3), dtype), drawn((rows, 3), dtype)
@@ -160,7 +166,8 @@ def test_rows_that_lie_apart_have_their_bits(size: tuple[int, int, int], dtype: 
     assert torch.equal(*grads)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.few(2)
+@pytest.mark.parametrize("dtype", FEWER)
 def test_rows_that_begin_within_a_vector_have_their_bits(dtype: torch.dtype) -> None:
     kernels, x = library("softmax_of_channels"), drawn((2, 50, 16), dtype)
     moved = torch.empty(1 + x.numel(), dtype=dtype)[1:].view_as(x).copy_(x)

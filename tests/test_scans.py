@@ -281,6 +281,7 @@ def test_a_tensor_of_one_row_has_the_sum_as_its_gradient(modules: Any) -> None:
         torch.testing.assert_close(own.double(), other, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["chain", "columns_before"])
 def test_calls_of_torch(modules: Any, name: str) -> None:
     module, tensors = modules(name), drawn(name, 30, torch.float32)

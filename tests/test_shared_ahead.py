@@ -27,6 +27,7 @@ CONTENTS = {  # by the kernel of a layer
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("listed", "layers"),
     [

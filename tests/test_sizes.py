@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from conftest import ROOT
@@ -35,11 +36,14 @@ def parameters(function: ast.FunctionDef) -> int:
     return len([name for name in named if name not in ("self", "cls")])
 
 
-def every_function() -> Iterator[tuple[str, ast.FunctionDef]]:
+@cache
+def every_function() -> Sequence[tuple[str, ast.FunctionDef]]:
     """The functions of the package, by the file and the name."""
-    for path in PACKAGE.rglob("*.py"):
-        for function in functions(path):
-            yield f"{path.relative_to(PACKAGE).as_posix()} {function.name}", function
+    return [
+        (f"{path.relative_to(PACKAGE).as_posix()} {function.name}", function)
+        for path in PACKAGE.rglob("*.py")
+        for function in functions(path)
+    ]
 
 
 def too_large(sizes: Iterator[tuple[str, int]], most: int) -> dict[str, int]:

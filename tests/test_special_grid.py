@@ -152,10 +152,10 @@ def test_guards_change_nothing_that_eager_has_right(name: str, dtype: torch.dtyp
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("path", [*specs()], ids=lambda path: path.stem)
-def test_specs_of_several_tensors_differ_nowhere_from_eager(path: Path) -> None:
-    tried = subject(load(path), Library(path.parent))
-    assert not [line for dtype in DTYPES for line in differences(tried, dtype)]
+def test_specs_of_several_tensors_differ_nowhere_from_eager() -> None:
+    for path in specs():
+        tried = subject(load(path), Library(path.parent))
+        assert not [line for dtype in DTYPES for line in differences(tried, dtype)], path
 
 
 @pytest.mark.few(2)

@@ -183,7 +183,7 @@ def test_rows_on_an_emulated_chip(name: str) -> None:
     """The file's Python launches the text for CUDA, which g++ has made."""
     function, space = executed(f"rows/{name}", *DTYPE_NAMES)
     text = on_cpu(strings(file_of(f"rows/{name}", *DTYPE_NAMES))["CUDA"]).replace("on_cuda", "on_cpu")
-    space["LIBRARY"] = ctypes.CDLL(str(compiler.library(text, ["-O1", *FLAGS, "-Wno-sign-compare"])))
+    space["LIBRARY"] = ctypes.CDLL(str(compiler.library(text, ["-O0", *FLAGS, "-Wno-sign-compare"])))
     for dtype in TESTED:
         for n in (1, 7, 40, 1100, 1104):
             given = ROWS[name](drawing(dtype), n)

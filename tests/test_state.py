@@ -358,6 +358,7 @@ def randomised(model: nn.Module) -> nn.Module:
     return model
 
 
+@pytest.mark.few(1)
 def test_the_state_is_that_of_the_model_after_the_same_seed(case: Case) -> None:
     ours, eager = case.ours().state_dict(), case.eager().state_dict()
     assert list(ours) == list(eager)
@@ -370,6 +371,7 @@ def test_the_state_is_that_of_the_model_after_the_same_seed(case: Case) -> None:
     made.load_state_dict(case.eager(6).state_dict())
 
 
+@pytest.mark.few(1)
 def test_results_and_gradients_are_those_of_the_model(case: Case) -> None:
     for scale in (1.0, 30.0):
         inputs = case.inputs(scale)
@@ -382,6 +384,7 @@ def test_results_and_gradients_are_those_of_the_model(case: Case) -> None:
             assert error <= 2 * eagers + 1e-6 * size, (case.name, scale, error, eagers, size)
 
 
+@pytest.mark.few(1)
 def test_results_in_double_are_those_of_the_model(case: Case) -> None:
     inputs = [x.double() for x in case.inputs(3.0)]
     ours, eager = randomised(case.ours()).double(), randomised(case.eager()).double()

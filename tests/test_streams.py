@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, Workshop
 from processes import environment
 
 from fusegen.cli.streams import SPELLED, use_plain_letters
@@ -38,14 +38,12 @@ def ran(folder: Path, variables: dict[str, str], *arguments: str) -> subprocess.
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(workshop: Workshop) -> Path:
     """A project with gelu's spec, module and certificate."""
     for name in ("specs/gelu.yaml", "generated/gelu.py", "generated/gelu.certificate.txt"):
-        copy = tmp_path / name
-        copy.parent.mkdir(exist_ok=True)
-        copy.write_bytes((ROOT / name).read_bytes())
-    assert ran(tmp_path, {}, "build").returncode == 0
-    return tmp_path
+        workshop.file(name, (ROOT / name).read_bytes())
+    workshop.done("build")
+    return workshop.folder
 
 
 @pytest.mark.few(1)

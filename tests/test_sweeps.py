@@ -72,7 +72,7 @@ def spread(x: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return x, b.view((1,) * (x.dim() - b.dim()) + b.shape).expand(x.shape)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", FORWARD)
 def test_results_are_those_of_dense_tensors(

@@ -139,7 +139,7 @@ def test_elements_may_lie_beyond_32_bits(row: Row) -> None:
 
 
 @by_row
-@pytest.mark.few
+@pytest.mark.few(2)
 def test_one_compilation_takes_every_batch(row: Row, policy: str) -> None:
     """Forward and backward, with no new graph for another batch, and for none."""
     counter = CompileCounterWithBackend("aot_eager")
@@ -152,6 +152,7 @@ def test_one_compilation_takes_every_batch(row: Row, policy: str) -> None:
     assert_close(call, row, row.given(torch.randn(0, CHANNELS, 6, 7)))
 
 
+@pytest.mark.few(2)
 @by_row
 def test_inductor_takes_it(row: Row) -> None:
     torch._dynamo.reset()

@@ -120,6 +120,7 @@ def test_pytorchs_convolution_runs_until_the_kernel_is_built(late: Late, tmp_pat
     assert late.begun == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("late", [("thin_of_another", SLOW)], indirect=True)
 def test_a_build_of_another_process_that_made_nothing_is_begun_here(late: Late, tmp_path: Path) -> None:
     def is_locked(*_: object) -> None:

@@ -99,7 +99,7 @@ def _given(which: str) -> tuple[Tensor, ...]:
     return torch.randn(3, 2, 2, dtype=torch.float64), torch.randn(shape, dtype=torch.float64)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("which", FORMULAS)
 def test_transforms_of_gradients_agree_with_eager(

@@ -29,6 +29,7 @@ def wrong(given: Tensor, exact: Tensor) -> int:
     return int(((given != expected) & usual).sum())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", by_module(NAMES))
 def test_every_value_is_rounded_once(name: str, dtype: torch.dtype) -> None:
@@ -36,6 +37,7 @@ def test_every_value_is_rounded_once(name: str, dtype: torch.dtype) -> None:
     assert wrong(forward(x), forward(x.double())) == 0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", by_module([*NAMES, "softplus"]))
 def test_every_gradient_is_rounded_once(name: str, dtype: torch.dtype) -> None:

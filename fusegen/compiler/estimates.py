@@ -17,7 +17,7 @@ from fusegen.algebra.simplify import simplify
 from fusegen.algebra.simplify.constants import constants_folded
 from fusegen.algebra.simplify.search import LOST, Score
 from fusegen.algebra.simplify.written import one_operation_a_step, written_out
-from fusegen.compiler.exact_results import ExactResults
+from fusegen.compiler.exact_results import ExactResults, exact_results
 from fusegen.core import budget
 from fusegen.core.facts import Roundoff
 from fusegen.core.interval import Interval, Point
@@ -49,7 +49,7 @@ class Formula:
     @cached_property
     def exact(self) -> ExactResults:
         """Its results over the real numbers."""
-        return ExactResults(self.declared)
+        return exact_results(self.declared)
 
     @cached_property
     def samples(self) -> tuple[Sample, Sample]:

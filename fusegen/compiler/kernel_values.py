@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -72,9 +73,14 @@ class Values:
         given |= {name: self.at(Pass.FORWARD, points)[0] for name in outputs}
         scalars = {name: round_to(self.params[name], kernel.math) for name in kernel.params}
         given |= {name: np.full(count, number) for name, number in scalars.items()}
-        graph, kept = _Kernel(kernel), self.rounded if kernel.math is Math.FLOAT else (DOUBLE,)
+        graph, kept = self._graphs[which], self.rounded if kernel.math is Math.FLOAT else (DOUBLE,)
         with np.errstate(all="ignore"):
             return graph, graph.values(given, *kept)
+
+    @cached_property
+    def _graphs(self) -> Both[Graph]:
+        """The operations of both kernels, which a bisection evaluates forty times."""
+        return self.kernels.map(_Kernel)
 
     def _outputs(self, which: Pass) -> Sequence[int]:
         kernel = self.kernels[which]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fusegen.algebra.limits.clamps import tends
-from fusegen.compiler.exact_results import ExactResults
+from fusegen.compiler.exact_results import ExactResults, exact_results
 from fusegen.core.interval import Point
 from fusegen.core.method import Pass
 from fusegen.core.term import Program, applied
@@ -70,4 +70,4 @@ class TrialLimits:
 
     @cached_property
     def _exact(self) -> ExactResults:
-        return ExactResults(self.declared)
+        return exact_results(self.declared)

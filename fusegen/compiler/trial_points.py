@@ -5,7 +5,7 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -75,12 +75,7 @@ class TrialPoints:
 
     def incoming(self, count: int) -> list[Column]:
         """Incoming gradients for so many points: powers of two of either sign, 0 and infinity."""
-        draw = random.Random(SEED)
-        powers = (
-            [draw.choice((-1, 1)) * 2.0 ** draw.randint(-most, most) for _ in range(count)]
-            for most in EXPONENTS
-        )
-        return [*map(np.array, powers), *(np.full(count, limit) for limit in LIMITS)]
+        return [*_powers(count), *(np.full(count, limit) for limit in LIMITS)]
 
     def _held(self, name: str, numbers: Column, most: float) -> Column:
         interval = self.assume.get(name, Interval(-most, most))
@@ -93,3 +88,16 @@ class TrialPoints:
         if isinstance(interval, Truth):
             return x == 0.0 and math.copysign(1, x) > 0
         return math.isnan(x) or interval.low <= x <= interval.high
+
+
+@lru_cache(maxsize=64)
+def _powers(count: int) -> tuple[Column, ...]:
+    """Return random powers of two of either sign, the same for every formula of so many points."""
+    draw = random.Random(SEED)
+    found = tuple(
+        np.array([draw.choice((-1, 1)) * 2.0 ** draw.randint(-most, most) for _ in range(count)])
+        for most in EXPONENTS
+    )
+    for column in found:
+        column.flags.writeable = False
+    return found

@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -95,46 +95,48 @@ class Several:
     @cached_property
     def _tried(self) -> Mapping[Half, Sequence[Point]]:
         """The points that are tried, by type."""
-        return {HALVES[dtype]: self._points(HALVES[dtype]) for dtype in self.dtypes}
-
-    def _points(self, half: Half) -> Sequence[Point]:
-        draw = random.Random(SEED)
-        names = self.formula.declared.inputs
-        each = min(PAIRS, MOST_PAIRED // math.comb(len(names), 2) or 1)
-        count = POINTS + each * math.comb(len(names), 2)
-        rows = [[self._number(draw, half, name) for name in names] for _ in range(count)]
-        points = [dict(zip(names, row, strict=True)) for row in rows]
-        pairs = itertools.chain.from_iterable([pair] * each for pair in itertools.combinations(names, 2))
-        for (one, other), point in zip(pairs, points[POINTS:], strict=True):
-            point[other] = self._inside(draw.choice((-1, 1)) * point[one], half, other)
-        return points + [self._at_kink(draw, half) for _ in range(AT_KINKS)]
-
-    def _at_kink(self, draw: random.Random, half: Half) -> Point:
-        """Return a point of a constant, and a number as large or of any size; the others are ordinary."""
-        names = self.formula.declared.inputs
-        point = {name: self._inside(draw.gauss(0.0, ORDINARY), half, name) for name in names}
-        first, second = draw.sample(names, 2)
-        constant = draw.choice((-1, 1)) * draw.choice((point[first], *self._kinks))
-        point[first] = self._inside(constant, half, first)
-        size = draw.choice((point[first], 2.0 ** draw.uniform(half.least, 0)))
-        point[second] = self._inside(draw.choice((-1, 1)) * size, half, second)
-        return point
+        ranges = tuple(self.formula.assume.items())
+        drawn = _Drawn(
+            tuple(self.formula.declared.inputs), ranges, self._kinks, repr((ranges, self._kinks))
+        )
+        return {HALVES[dtype]: _points(drawn, HALVES[dtype]) for dtype in self.dtypes}
 
     @cached_property
-    def _kinks(self) -> Sequence[float]:
+    def _kinks(self) -> tuple[float, ...]:
         """The numbers at which a formula may have a kink or a zero: its constants, and their halves."""
         program = expanded(self.formula.declared)
         parts = itertools.chain.from_iterable(map(walk, program.terms))
         own = {float(part.value) for part in parts if isinstance(part, Number) and abs(part.value) < 2**16}
-        return sorted({0.0, 0.5, 1.0, *own, *(x / 2 for x in own), *self.formula.params.values()})
+        return tuple(sorted({0.0, 0.5, 1.0, *own, *(x / 2 for x in own), *self.formula.params.values()}))
 
-    def _number(self, draw: random.Random, half: Half, name: str) -> float:
+
+@dataclass(frozen=True)
+class _Drawn:
+    """The names, ranges and constants that decide the points of a formula."""
+
+    names: tuple[str, ...]  # of the inputs
+    ranges: tuple[tuple[str, Interval], ...]  # intervals that they lie in
+    kinks: tuple[float, ...]  # constants that inputs are next to
+    spelled: str  # of ranges and kinks, which tells zeros of either sign apart
+
+    def at_kink(self, draw: random.Random, half: Half) -> Point:
+        """Return a point of a constant, and a number as large or of any size; the others are ordinary."""
+        point = {name: self.inside(draw.gauss(0.0, ORDINARY), half, name) for name in self.names}
+        first, second = draw.sample(self.names, 2)
+        constant = draw.choice((-1, 1)) * draw.choice((point[first], *self.kinks))
+        point[first] = self.inside(constant, half, first)
+        size = draw.choice((point[first], 2.0 ** draw.uniform(half.least, 0)))
+        point[second] = self.inside(draw.choice((-1, 1)) * size, half, second)
+        return point
+
+    def number(self, draw: random.Random, half: Half, name: str) -> float:
+        """Return a number of an ordinary size, or of any; a truth value for a mask."""
         if isinstance(self._range(name), Truth):
             return float(draw.random() < 0.5)
         any_size = draw.choice((-1, 1)) * 2.0 ** draw.uniform(max(LEAST, half.least + half.digits), 13)
-        return self._inside(draw.choice((any_size, draw.gauss(0.0, ORDINARY))), half, name)
+        return self.inside(draw.choice((any_size, draw.gauss(0.0, ORDINARY))), half, name)
 
-    def _inside(self, x: float, half: Half, name: str) -> float:
+    def inside(self, x: float, half: Half, name: str) -> float:
         """Return the nearest number of a type within the range of an input; a truth value stays one."""
         interval = self._range(name)
         if isinstance(interval, Truth):
@@ -142,4 +144,22 @@ class Several:
         return half.nearest(float(min(max(x, interval.low), interval.high)))
 
     def _range(self, name: str) -> Interval:
-        return self.formula.assume.get(name, Interval(-JUDGED, JUDGED))
+        return self._intervals.get(name, Interval(-JUDGED, JUDGED))
+
+    @cached_property
+    def _intervals(self) -> Mapping[str, Interval]:
+        return dict(self.ranges)
+
+
+@lru_cache(maxsize=64)
+def _points(of: _Drawn, half: Half) -> Sequence[Point]:
+    """Return the points of a type, the same for both passes."""
+    draw, names = random.Random(SEED), of.names
+    each = min(PAIRS, MOST_PAIRED // math.comb(len(names), 2) or 1)
+    count = POINTS + each * math.comb(len(names), 2)
+    rows = [[of.number(draw, half, name) for name in names] for _ in range(count)]
+    points = [dict(zip(names, row, strict=True)) for row in rows]
+    pairs = itertools.chain.from_iterable([pair] * each for pair in itertools.combinations(names, 2))
+    for (one, other), point in zip(pairs, points[POINTS:], strict=True):
+        point[other] = of.inside(draw.choice((-1, 1)) * point[one], half, other)
+    return points + [of.at_kink(draw, half) for _ in range(AT_KINKS)]

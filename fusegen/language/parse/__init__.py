@@ -171,8 +171,8 @@ class _Reader:
         """Keep the fields of a document, and a mistake for each key that is none."""
         for key, span, node in document.entries:
             with self.collecting():
-                self.places.setdefault(meant(key, keys), span)
                 if key not in keys:
+                    self.places.setdefault(meant(key, keys), span)
                     known = f"the keys are {', '.join(keys)}"
                     raise UnknownKey(span, key=key, near=nearest(key, keys, known))
                 self.nodes[key], self.places[key] = node, span

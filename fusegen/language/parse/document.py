@@ -7,7 +7,7 @@ refused before anything is built from them, so no text can explode, recurse or c
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -105,8 +105,7 @@ def read_document(text: str, file: str, errors: list[FusegenError]) -> Mapping:
     """
     source = _Source(text, file, errors)
     try:
-        _refuse_features(source)
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = _composed(source)
     except yaml.reader.ReaderError as error:
         problem = f"the character U+{ord(text[error.position]):04X} is not allowed in it"
         raise NotYaml(source.place(error.position), problem=problem, remedy="remove it") from None
@@ -164,35 +163,41 @@ def _not_yaml(error: yaml.MarkedYAMLError, source: _Source) -> FusegenError:
     return NotYaml(source.place(mark.index if mark else 0), problem=problem, remedy=remedy)
 
 
-def _refuse_features(source: _Source) -> None:
-    depth = documents = 0
-    for event in _events(source):
+class _Loader(yaml.SafeLoader):
+    """Composes the nodes of a text, and refuses what a spec may not have as soon as its event comes."""
+
+    def __init__(self, source: _Source) -> None:
+        super().__init__(source.text)
+        self.source, self.depth, self.documents = source, 0, 0
+
+    def get_event(self) -> yaml.Event:
+        following: Callable[[], yaml.Event] = super().get_event
+        event = following()
         refused = ""
         if isinstance(event, yaml.DocumentStartEvent):
-            documents += 1
-            refused = "several documents" if documents > 1 else ""
+            self.documents += 1
+            refused = "several documents" if self.documents > 1 else ""
         elif isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             refused = "anchors and aliases"
         elif getattr(event, "tag", None):
             refused = "tags"
-        where = source.place(event.start_mark.index if event.start_mark else 0)
+        where = self.source.place(event.start_mark.index if event.start_mark else 0)
         if refused:
-            remedy = "keep one" if documents > 1 else "write the value out in full"
+            remedy = "keep one" if self.documents > 1 else "write the value out in full"
             raise YamlFeature(where, feature=refused, remedy=remedy)
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
+        self.depth += isinstance(event, yaml.CollectionStartEvent)
+        self.depth -= isinstance(event, yaml.CollectionEndEvent)
+        if self.depth > MAX_DEPTH:
             parts, remedy = "levels of nesting", "three or four are enough"
             raise TooMany(where, what="the spec", limit=MAX_DEPTH, parts=parts, remedy=remedy)
+        return event
 
 
-def _events(source: _Source) -> Iterator[yaml.Event]:
-    """Yield the events of a text; PyYAML converts numbers in escapes and directives without a check."""
-    loader = yaml.SafeLoader(source.text)
-    get_event: Callable[[], yaml.Event] = loader.get_event
+def _composed(source: _Source) -> yaml.Node | None:
+    """Return the root of a text; PyYAML converts numbers in escapes and directives without a check."""
+    loader = _Loader(source)
     try:
-        while loader.check_event():
-            yield get_event()
+        return loader.get_single_node()
     except (OverflowError, ValueError):
         escape = source.text[loader.index - 2 : loader.index - 1] == "\\"
         problem = "this escape stands for no character" if escape else "this number is too large"
