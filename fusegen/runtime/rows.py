@@ -18,6 +18,8 @@ from .row_shapes import shaped
 from .row_views import KeptRows, RowGroups, RowViews, grouped
 from .shared import listed, mapped
 
+READS_FIRST = "CentredSums<"  # in CUDA's text: a loop that takes differences to the first element of a row
+
 
 class Rows(Activation):
     """The kernels of a module that reduces rows.
@@ -177,6 +179,11 @@ class Rows(Activation):
             return self.eager(*arguments)
         return super().composed(*arguments)
 
+    def _kernel(self, name: str) -> Any:
+        """Return a kernel; of rows without elements PyTorch's operations, where it reads a first one."""
+        kernel = super()._kernel(name)
+        return _of_elements(self, name, kernel) if READS_FIRST in self.sources.cuda else kernel
+
     def without_kernel(self, *arguments: Any) -> Any:
         """Return the function of what is no plain tensor of one dtype."""
         tensors = arguments[: self.inputs]
@@ -228,3 +235,15 @@ class Rows(Activation):
     def rows_last(self, function: "Callable[..., Any]") -> "Callable[..., Any]":
         """Return a function of the module's tensors as one of views whose rows are last."""
         return function if self.views is None else functools.partial(self.views.called, self, function)
+
+
+def _of_elements(kernels: Rows, name: str, kernel: "Callable[..., Any]") -> "Callable[..., Any]":
+    """Return a kernel, in whose place PyTorch's operations take rows without elements."""
+    count = kernels.results if name == "backward" else 0  # of incoming gradients, which may be of rows
+
+    def run(*arguments: Any) -> Any:
+        if arguments[count].numel() > 0:
+            return kernel(*arguments)
+        return (kernels.slopes if count else kernels.eager)(*arguments)
+
+    return run
