@@ -3,11 +3,13 @@
     python -m benchmarks.calls gelu rows/softmax
 
 It prints microseconds of a thread, the least of the rounds, which take turns: without a gradient, with
-one, and with the backward pass behind it.
+one, and with the backward pass behind it, of a layer also of evaluation. Behind these stand the median of
+the ratios of C++ to eager and, of a layer, how many operations of PyTorch each call runs.
 """
 
 import functools
 import importlib
+import statistics
 import subprocess
 import tempfile
 import time
@@ -17,6 +19,7 @@ from typing import Any
 
 import click
 import torch
+from torch import Tensor, nn
 from torch.nn import functional
 
 from fusegen.runtime import compiled_call
@@ -35,6 +38,11 @@ EAGER: dict[str, Call] = {
     "rows/cross_entropy": functional.cross_entropy,
 }
 SCALARS = {"rows/layer_norm": (1e-5,)}
+LAYERS: dict[str, Call] = {  # of a batch norm of torch.nn, behind which an operation stands
+    "batches/batch_norm_relu": functional.relu,
+    "batches/batch_norm_add_relu": lambda y, residual: functional.relu(y + residual),
+}
+SHAPE = (1, 4, 2, 2)  # of a layer's tensors
 ELEMENTS, CALLS, ROUNDS = 16, 500, 40
 
 
@@ -67,18 +75,27 @@ def with_scalars(call: Call, scalars: tuple[float, ...]) -> Call:
     return (lambda *tensors: call(*tensors, *scalars)) if scalars else call
 
 
-def timed(calls: Sequence[Call], device: str) -> list[float]:
-    """Return the least microseconds of a call of each function, which take turns."""
-    least = [float("inf")] * len(calls)
+def timed(calls: Sequence[Call], device: str) -> list[list[float]]:
+    """Return the microseconds of a call of each function in each round, in which they take turns."""
+    found: list[list[float]] = [[] for _ in calls]
     for _ in range(ROUNDS):
         for place, call in enumerate(calls):
             begin = time.thread_time()
             for _ in range(CALLS):
                 call()
-            least[place] = min(least[place], (time.thread_time() - begin) / CALLS * 1e6)
+            found[place].append((time.thread_time() - begin) / CALLS * 1e6)
             if device == "cuda":
                 torch.cuda.synchronize()
-    return least
+    return found
+
+
+def line(name: str, kind: str, calls: Sequence[Call], device: str) -> str:
+    """Return the prices of a call of each function."""
+    for call in calls:
+        call()
+    rounds = timed(calls, device)
+    ratio = statistics.median(of_cpp / eager for eager, *_, of_cpp in zip(*rounds, strict=True))
+    return f"{name:28} {kind:14}" + "".join(f"{min(each):8.2f}" for each in rounds) + f"{ratio:10.2f}"
 
 
 def drawn(name: str, device: str) -> list[torch.Tensor]:
@@ -105,15 +122,69 @@ def table(name: str, device: str, made: Any) -> None:
         "and backward": both,
     }
     for kind, work in kinds.items():
-        calls = [functools.partial(work, call) for call in several.values()]
-        for call in calls:
-            call()
-        prices = timed(calls, device)
-        print(f"{name:16} {kind:14}" + "".join(f"{price:8.2f}" for price in prices))
+        print(line(name, kind, [functools.partial(work, call) for call in several.values()], device))
+
+
+class Eager(nn.Module):
+    """A batch norm of torch.nn and what stands behind it."""
+
+    def __init__(self, behind: Call) -> None:
+        super().__init__()
+        self.norm, self.behind = nn.BatchNorm2d(SHAPE[1]), behind
+
+    def forward(self, x: Tensor, *others: Tensor) -> Any:
+        """Return the result of both."""
+        return self.behind(self.norm(x), *others)
+
+
+def layers(name: str, device: str, made: Any) -> list[nn.Module]:
+    """Return eager's layer and a module's, by Python and by C++."""
+    own: Any = importlib.import_module("generated._runtime.compiled_call")
+    classes: Any = importlib.import_module("generated._runtime.batch_layers")
+    module: Any = importlib.import_module(f"generated.{name.replace('/', '.')}")
+    python, own.loaded = module.KERNELS.by_python, lambda: made
+    calls = (python, own.in_front_of_layer(module.KERNELS, python, classes.LAYERS))
+
+    def with_call(call: Call) -> Any:
+        return type(name, (module.ModelNew,), {"forward": lambda layer, *tensors: call(layer, *tensors)})
+
+    return [Eager(LAYERS[name]).to(device), *(with_call(call)(SHAPE[1]).to(device) for call in calls)]
+
+
+def operations(call: Call) -> int:
+    """Return how many operations of PyTorch a call runs, those that others run included."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        call()
+    names = [event.name for event in profile.events()]
+    return sum("::" in name and not name.startswith("autograd::") for name in names)
+
+
+def layer_table(name: str, device: str, made: Any) -> None:
+    """Print the prices of a layer's calls, and how many operations they run."""
+    several, count = layers(name, device, made), 1 + ("_add_" in name)
+    plain = [torch.randn(SHAPE, device=device) for _ in range(count)]
+    graded, grad = [t.clone().requires_grad_() for t in plain], torch.randn(SHAPE, device=device)
+
+    def both(layer: nn.Module) -> Any:
+        return torch.autograd.grad(layer(*graded), [*graded, *layer.parameters()], grad)
+
+    @torch.no_grad()
+    def alone(layer: nn.Module) -> Any:
+        return layer(*plain)
+
+    kinds: dict[str, Call] = {
+        "no gradient": alone,
+        "a gradient": lambda layer: layer(*graded),
+        "and backward": both,
+        "evaluation": alone,
+    }
+    for kind, work in kinds.items():
+        calls = [functools.partial(work, layer.train(kind != "evaluation")) for layer in several]
+        print(line(name, kind, calls, device) + "".join(f"{operations(call):6}" for call in calls))
 
 
 @click.command(help=__doc__)
-@click.argument("names", nargs=-1, type=click.Choice([*EAGER]))
+@click.argument("names", nargs=-1, type=click.Choice([*EAGER, *LAYERS]))
 def main(names: tuple[str, ...]) -> None:
     """Print a table for each function."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -121,11 +192,12 @@ def main(names: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         made = library(Path(folder))
     print(
-        f"{device}, PyTorch {torch.__version__}, us{'':14}"
+        f"{f'{device}, PyTorch {torch.__version__}, us':43}"
         + "".join(f"{of:>8}" for of in ("eager", "Python", "C++"))
+        + f"{'C++/eager':>10}"
     )
-    for name in names or EAGER:
-        table(name, device, made)
+    for name in names or (*EAGER, *LAYERS):
+        (layer_table if name in LAYERS else table)(name, device, made)
 
 
 if __name__ == "__main__":

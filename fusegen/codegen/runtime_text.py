@@ -67,7 +67,8 @@ SYSTEM = (
     "system/shim.h",
 )
 # headers of the call in C++, as runtime/compiled_call.py has them
-CALL = tuple(f"compiled_call/{part}.h" for part in ("arguments", "gradient", "loss", "module", "row_loss"))
+PARTS_OF_CALL = "arguments gradient layer layer_call loss module numbers row_loss"
+CALL = tuple(f"compiled_call/{part}.h" for part in PARTS_OF_CALL.split())
 Statements = Callable[[ast.AST], Iterable[ast.AST]]
 
 

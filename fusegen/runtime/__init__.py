@@ -8,7 +8,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from .activation import INTERFACE, Activation
-from .channels import BatchStatistics, Channels
+from .batch_layers import BatchStatistics
+from .channels import Channels
 from .dropouts import Dropouts
 from .parts import Parts
 from .policy import set_compile_policy

@@ -5,12 +5,12 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch.autograd import forward_ad
-from torch.nn.modules.batchnorm import _BatchNorm
 
-from . import autograd, operators
+from . import autograd, batch_layers, operators
 from .activation import Activation
 from .calls import PLAIN, differentiable, have_kernel, traced
 from .checks import check
+from .compiled_call import in_front_of_layer
 from .flavour import are_transforms_active
 from .rows import Rows
 
@@ -28,6 +28,7 @@ class Channels(Rows):
     Attributes:
         channels: how many tensors have a number for each channel.
         elements: how many have the shape of the result.
+        layer: `by_python`, or a call in C++ in front of it.
     """
 
     kept, indices = 1, 1
@@ -40,6 +41,7 @@ class Channels(Rows):
         self.Forward = _forward(self)
         self.differentiated = self.Forward.apply
         self.run = self.of_batch
+        self.layer = in_front_of_layer(self, self.by_python, batch_layers.LAYERS)
 
     def includes(self) -> "List[str]":
         """Return the lines of C++ that include what binds kernels to PyTorch."""
@@ -145,7 +147,7 @@ class Channels(Rows):
         graded = differentiable(*arguments[: self.inputs - 1])
         return (self.Forward.apply if graded else self.forward)(*arguments)
 
-    def layer(self, module: Any, *arguments: Any) -> Any:
+    def by_python(self, module: Any, *arguments: Any) -> Any:
         """Return the result of a module with a weight, a bias and running statistics, as torch.nn's.
 
         Args:
@@ -158,7 +160,9 @@ class Channels(Rows):
         count = module.num_features
         sizes = f"expected {count} channels, of num_features, and dimension 1 has {x.shape[1]}"
         check(x.shape[1] == count, self.name, sizes)
-        if not isinstance(module, BatchStatistics):  # one of torch.nn, which takes tensors of some ranks
+        if not isinstance(
+            module, batch_layers.BatchStatistics
+        ):  # one of torch.nn, which takes tensors of some ranks
             module._check_input_dim(x)
         numbers = [
             x.new_ones(count) if module.weight is None else module.weight,
@@ -174,23 +178,8 @@ class Channels(Rows):
         result, moments = self.normalised(arguments, None)
         if module.training and module.track_running_stats and module.running_mean is not None and length:
             with torch.no_grad():
-                _update(module, moments, length)
+                batch_layers.update(module, moments, length)
         return result
-
-
-class BatchStatistics(_BatchNorm):
-    """A layer with torch.nn's constructor, buffers and state_dict, for tensors of any rank."""
-
-
-def _update(module: Any, moments: Any, length: int) -> None:
-    """Move the running statistics of a module towards those of a batch, as PyTorch does."""
-    module.num_batches_tracked.add_(1)
-    share = module.momentum
-    if share is None:  # the average of all batches so far
-        share = 1.0 / module.num_batches_tracked.double()
-    mean, var = moments.unbind(1)
-    for buffer, value in ((module.running_mean, mean), (module.running_var, var * (length / (length - 1)))):
-        buffer.copy_(torch.lerp(buffer.double(), value, share))
 
 
 def _of_channels(t: Any, count: int) -> Any:

@@ -32,7 +32,7 @@ from .sources import header
 
 NAME = "compiled_call"
 INCLUDED = '#include "compiled_call/module.h"\n'
-FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared")
+FLAGS = ("-std=c++17", "-O1", "-ffp-contract=off", "-w", "-fPIC", "-shared")
 BEGUN = "_fusegen_compiled_call"  # where copies of this file tell each other
 LIBRARIES = ("-ltorch_python", "-ltorch_cpu", "-lc10")
 NONE, ALL = 0, 2**62  # elements below which C++ records the gradient: for no tensor, and for all
@@ -90,15 +90,38 @@ def in_front_of_index(kernels: Any, run: "Callable[..., Any]", recorded: "Callab
     built = loaded()
     if built is None:
         return run
-    described = _described(kernels, run, recorded)
+    described = _described(kernels, run, recorded, (kernels.alike, kernels.signature.params))
     reduced = f"{kernels.operators.name}::{kernels.name}_forward_reduced", kernels.reduction
     return built.compiled_call(*described, (0, 0), kernels.usual_shapes, reduced)
+
+
+def in_front_of_layer(kernels: Any, run: "Callable[..., Any]", layers: "Tuple[Any, ...]") -> Any:
+    """Return the same of a layer with the statistics of batches.
+
+    Args:
+        kernels: of the module, with numbers of each channel for a weight and a bias.
+        run: the call in Python, of a module, tensors and scalars.
+        layers: classes of modules, each with a bit for each number of dimensions it takes, or 0 for any.
+    """
+    built = loaded()
+    if built is None or kernels.channels != 2:
+        return run
+
+    def recorded(grad: Any, saved: "List[Any]", params: "List[float]") -> "Tuple[Any, ...]":
+        return listed(kernels.Backward.apply(grad, *saved, *params))
+
+    counts = kernels.elements, kernels.signature.params - 1  # without what says whose the moments are
+    described = _described(kernels, run, recorded, counts)
+    return built.compiled_call(*described, (0, 0), (0,) * 6, (None, None), layers)
 
 
 def _either(kernels: Any, run: Any, recorded: "Callable[..., Any]", *shapes: "Tuple[int, ...]") -> Any:
     """Return the call in C++, where there is one; dynamo reads the one in Python in its place."""
     built = loaded()
-    return run if built is None else built.compiled_call(*_described(kernels, run, recorded), *shapes)
+    if built is None:
+        return run
+    counts = kernels.alike, kernels.signature.params
+    return built.compiled_call(*_described(kernels, run, recorded, counts), *shapes)
 
 
 def in_front_of_function(run: Any, function: "Callable[..., Any]") -> Any:
@@ -121,8 +144,15 @@ def _in_python(self: Any, *arguments: Any, **options: Any) -> Any:
     return self.python(*arguments, **options)
 
 
-def _described(kernels: Any, run: Any, recorded: "Callable[..., Any]") -> "Tuple[Any, ...]":
-    """Return what C++ needs to know, in the order in which it asks."""
+def _described(kernels: Any, run: Any, recorded: Any, counts: "Tuple[int, int]") -> "Tuple[Any, ...]":
+    """Return what C++ needs to know, in the order in which it asks.
+
+    Args:
+        kernels: of the module.
+        run: the call in Python.
+        recorded: the gradients as autograd records them.
+        counts: how many tensors and scalars a call has.
+    """
     signature, space = kernels.signature, kernels.operators.name
     # each tensor is read, and has its own gradient, and the result has one, as places have not
     own = not (signature.unread or signature.gradients or kernels.finds)
@@ -133,8 +163,7 @@ def _described(kernels: Any, run: Any, recorded: "Callable[..., Any]") -> "Tuple
         run,
         recorded,
         functools.partial(together.join, [kernels], "backward"),
-        kernels.alike,
-        signature.params,
+        *counts,
         kernels.dtypes,
         most if own else NONE,
         signature.saved != signature.tensors,

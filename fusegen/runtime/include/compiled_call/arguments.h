@@ -51,6 +51,7 @@ struct Call {
   RowShapes rows;
   std::optional<c10::OperatorHandle> reduced;  // of a loss of classes, whose index stands behind the tensors
   std::string reduction;                       // that it has where a call says none
+  PyObject* layers;  // of a call of a layer: pairs of a class, and a bit for each rank that it takes, or 0
   mutable bool begun = false;  // whether a gradient was recorded
 };
 

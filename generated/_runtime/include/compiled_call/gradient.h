@@ -20,7 +20,8 @@ struct WithInterpreter {
 struct Recorded {
   const Call* call;
   std::vector<double> scalars;
-  std::string reduction;  // of a loss
+  std::string reduction;                  // of a loss
+  at::ScalarType dtype = at::kDouble;     // of a layer's parameters
 };
 
 PyObject* wrapped(const Tensor& t) { return THPVariable_Wrap(t); }
@@ -56,13 +57,20 @@ variable_list by_functions(const Call& call, const Tensor& grad, const variable_
 
 bool need_python(const Tensor& grad) { return at::GradMode::is_enabled() || is_governed() || !is_plain(grad); }
 
-const std::string CALL = "call", SCALARS = "scalars", REDUCTION = "reduction";  // in a context
+const std::string CALL = "call", SCALARS = "scalars", REDUCTION = "reduction", DTYPE = "dtype";  // in a context
 
 Recorded recorded_in(AutogradContext& context) {
   auto& data = context.saved_data;
   return {reinterpret_cast<const Call*>(data[CALL].toInt()), data[SCALARS].toDoubleVector(),
-          data[REDUCTION].toStringRef()};
+          data[REDUCTION].toStringRef(), at::ScalarType(data[DTYPE].toInt())};
 }
+
+template <class FUNCTION>
+struct Node;
+
+// Has autograd know, where a gradient is recorded, of what the saved tensors of a node were computed, unless it does.
+template <class FUNCTION>
+void connect(const Node<FUNCTION>&, variable_list&) {}
 
 // A call of FUNCTION in autograd's graph. It keeps what is saved itself, since the context of PyTorch's functions costs
 // more than a small kernel; it is filled when compiled autograd asks for it.
@@ -75,7 +83,9 @@ struct Node final : torch::autograd::CppNode<FUNCTION> {
   variable_list apply(variable_list&& grads) override {
     const std::lock_guard<std::mutex> lock(this->mutex_);
     const Tensor grad = grads[0].defined() ? std::move(grads[0]) : this->input_metadata(0).zeros_like();
-    return FUNCTION::gradients(of, grad, unpacked());
+    variable_list tensors = unpacked();
+    if (at::GradMode::is_enabled()) connect<FUNCTION>(*this, tensors);
+    return FUNCTION::gradients(of, grad, tensors);
   }
 
   variable_list unpacked() const {
@@ -107,6 +117,7 @@ struct Node final : torch::autograd::CppNode<FUNCTION> {
     context.saved_data[CALL] = reinterpret_cast<int64_t>(of.call);
     context.saved_data[SCALARS] = of.scalars;
     context.saved_data[REDUCTION] = of.reduction;
+    context.saved_data[DTYPE] = int64_t(of.dtype);
     this->is_variable_input_.assign(this->num_outputs(), true);
     if (this->output_info_.empty()) this->output_info_.emplace_back(this->input_metadata(0).zeros_like());
   }
@@ -119,17 +130,25 @@ auto new_node() {
   else return std::shared_ptr<NODE>(new NODE, [](auto* node) { deleteNode(node); });
 }
 
-// Records that a result is FUNCTION of some tensors, for whose gradients these are saved, or the result is; and others.
+// Records that a result is FUNCTION of some tensors, of which some may be none, and returns the node.
 template <class FUNCTION>
-void record(const Tensor& result, at::TensorList tensors, Recorded&& of, at::TensorList others = {}) {
+auto connected(const Tensor& result, at::TensorList tensors, Recorded&& of) {
   auto node = new_node<Node<FUNCTION>>();
   torch::autograd::edge_list edges;
   edges.reserve(tensors.size());
-  for (const Tensor& t : tensors) edges.push_back(torch::autograd::impl::gradient_edge(t));
+  for (const Tensor& t : tensors)
+    edges.push_back(t.defined() ? torch::autograd::impl::gradient_edge(t) : torch::autograd::Edge());
   node->set_next_edges(std::move(edges));
-  const bool saves_output = of.call->saves_output;
   node->of = std::move(of);
   torch::autograd::set_history(result, node);
+  return node;
+}
+
+// Records the same; for the gradients these tensors are saved, or the result is; and others.
+template <class FUNCTION>
+void record(const Tensor& result, at::TensorList tensors, Recorded&& of, at::TensorList others = {}) {
+  const bool saves_output = of.call->saves_output;
+  const auto node = connected<FUNCTION>(result, tensors, std::move(of));
   if (saves_output) node->saved.emplace_back(result, true);
   else
     for (const Tensor& t : tensors) node->saved.emplace_back(t, false);

@@ -10,6 +10,7 @@
 
 #include <utility>
 
+#include "compiled_call/layer_call.h"
 #include "compiled_call/loss.h"
 #include "compiled_call/row_loss.h"
 
@@ -105,6 +106,22 @@ PyObject* called_row_loss(PyObject* self, PyObject* const* given, size_t flags, 
   END_HANDLE_TH_ERRORS
 }
 
+Tensor result_of_layer(const Call& call, LayerCall& of) {
+  begin(call, *of.arguments);
+  WithoutInterpreter released;
+  return layer_result(call, *of.arguments, *of.layer);
+}
+
+// The same of a layer: the module, tensors, and the scalars, if it has others than its eps.
+PyObject* called_layer(PyObject* self, PyObject* const* given, size_t flags, PyObject* names) {
+  HANDLE_TH_ERRORS
+  const auto& own = *reinterpret_cast<const Callable*>(self);
+  const size_t count = names == nullptr ? PyVectorcall_NARGS(flags) : 0;
+  if (LayerCall of(*own.call, given, count); of.are_usual) return THPVariable_Wrap(result_of_layer(*own.call, of));
+  return PyObject_Vectorcall(own.python, given, flags, names);
+  END_HANDLE_TH_ERRORS
+}
+
 PyTypeObject* callable_type() {
   static PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Callable, vectorcall), READONLY, ""},
                                   {"python", T_OBJECT_EX, offsetof(Callable, python), READONLY, ""},
@@ -130,7 +147,10 @@ PyTypeObject* callable_type() {
 PyObject* new_callable(const Call* call, PyObject* python) {
   auto* made = PyObject_New(Callable, callable_type());
   if (made == nullptr) return nullptr;
-  made->vectorcall = call->reduced ? called_row_loss : call->parts ? called_loss : called;
+  made->vectorcall = call->layers    ? called_layer
+                     : call->reduced ? called_row_loss
+                     : call->parts   ? called_loss
+                                     : called;
   made->call = call;
   made->python = python;
   for (PyObject* const held : {python, reinterpret_cast<PyObject*>(made)}) Py_INCREF(held);
@@ -153,28 +173,29 @@ PyObject* shown_as(PyObject*, PyObject* function) {
 
 // compiled_call(forward, backward, python, recorded, begin, tensors, scalars, dtypes, most, saves_output, widens,
 // (shortest, parts), the numbers of RowShapes or nothing, the operator and the reduction of a loss of classes or
-// nothing)
+// nothing, the classes of layers or nothing)
 PyObject* compiled_call(PyObject*, PyObject* arguments) {
   HANDLE_TH_ERRORS
-  const char *forward, *backward, *reduced = nullptr, *reduction = "";
-  PyObject *python, *recorded, *begin, *dtypes;
+  const char *forward, *backward, *reduced = nullptr, *reduction = nullptr;
+  PyObject *python, *recorded, *begin, *dtypes, *layers = nullptr;
   long long tensors, scalars, most, shortest, parts;
   int saves_output, widens;
   RowShapes rows{};
-  if (!PyArg_ParseTuple(arguments, "ssOOOLLO!Lpp(LL)|(LLpppp)(ss)", &forward, &backward, &python, &recorded, &begin,
+  if (!PyArg_ParseTuple(arguments, "ssOOOLLO!Lpp(LL)|(LLpppp)(zz)O!", &forward, &backward, &python, &recorded, &begin,
                         &tensors, &scalars, &PyTuple_Type, &dtypes, &most, &saves_output, &widens, &shortest, &parts,
                         &rows.first, &rows.features, &rows.is_checked, &rows.has_one_row, &rows.has_dimensions,
-                        &rows.has_elements, &reduced, &reduction))
+                        &rows.has_elements, &reduced, &reduction, &PyTuple_Type, &layers))
     return nullptr;
   auto& known = c10::Dispatcher::singleton();
   const auto of_forward = known.findSchemaOrThrow(forward, ""), of_backward = known.findSchemaOrThrow(backward, "");
   auto* call = new Call{of_forward,      of_backward, recorded,           begin,        size_t(tensors),
                         size_t(scalars), 0,           most,               bool(saves_output), bool(widens),
-                        shortest,        parts,       rows,               {},           reduction};  // for ever
+                        shortest,        parts,       rows,               {},           reduction ? reduction : "",
+                        layers};  // for ever
   if (reduced) call->reduced = known.findSchemaOrThrow(reduced, "");
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(dtypes); ++k)
     call->dtypes |= 1ull << int(reinterpret_cast<THPDtype*>(PyTuple_GET_ITEM(dtypes, k))->scalar_type);
-  for (PyObject* const held : {recorded, begin}) Py_INCREF(held);
+  for (PyObject* const held : {recorded, begin, layers}) Py_XINCREF(held);
   return new_callable(call, python);
   END_HANDLE_TH_ERRORS
 }
