@@ -22,7 +22,7 @@ TAKEN: dict[str, Case] = {
     "a row of its own": ("layer_norm", [(3, 5), (3, 5), (3, 5)], [1e-5]),
     "three dimensions": ("rms_norm", [(2, 3, 5), (5,)], [1e-5]),
     "no feature": ("scaled_masked_softmax", [(3, 5), (3, 5)], [0.5]),
-    "no rows": ("layer_norm", [(0, 5), (5,), (5,)], [1e-5]),
+    "no rows": ("rms_norm", [(0, 5), (5,)], [1e-5]),
     "one tensor": ("softmax", [(3, 5)], []),
     "a value of a row": ("logsumexp", [(3, 5)], []),
 }
@@ -32,6 +32,7 @@ LEFT: dict[str, Case] = {
     "features of a larger shape": ("layer_norm", [(5,), (3, 5), (3, 5)], [1e-5]),
     "a row that broadcasts": ("scaled_masked_softmax", [(3, 5), (5,)], [0.5]),
     "a number": ("scaled_masked_softmax", [(3, 5), ()], [0.5]),
+    "no rows, of which a kernel reads a first element": ("layer_norm", [(0, 5), (5,), (5,)], [1e-5]),
 }
 
 

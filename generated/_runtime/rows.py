@@ -123,9 +123,14 @@ class Rows(Activation):
         return sum(1 << k for k, is_one in enumerate(self._which_are_features()) if is_one)
 
     @property
+    def needs_elements(self) -> bool:
+        """True if kernels take no empty tensors: no row shows the channels, or they read a first element."""
+        return self.by_channel or READS_FIRST in self.sources.cuda
+
+    @property
     def usual_shapes(self) -> "Tuple[int, ...]":
         """Return what C++ knows of the shapes that kernels take as they are (RowShapes in arguments.h)."""
-        checks = self.has_one_row, self.elementwise, self.by_channel
+        checks = self.has_one_row, self.elementwise, self.needs_elements
         return self.over, self.feature_bits, True, *checks
 
     def _which_are_features(self) -> "List[bool]":
@@ -186,11 +191,6 @@ class Rows(Activation):
             return self.eager(*arguments)
         return super().composed(*arguments)
 
-    def _kernel(self, name: str) -> Any:
-        """Return a kernel; of rows without elements PyTorch's operations, where it reads a first one."""
-        kernel = super()._kernel(name)
-        return _of_elements(self, name, kernel) if READS_FIRST in self.sources.cuda else kernel
-
     def without_kernel(self, *arguments: Any) -> Any:
         """Return the function of what is no plain tensor of one dtype."""
         tensors = arguments[: self.inputs]
@@ -213,13 +213,13 @@ class Rows(Activation):
     def _prepared(self, run: "Callable[..., Any]") -> "Callable[..., Any]":
         """Return a call of tensors as the kernels take them: of the whole shape, or of one row for all."""
         count, views = self.inputs, self.views
-        if count == 1 and views is None and not self.elementwise:
+        if count == 1 and views is None and not self.elementwise and not self.needs_elements:
             return run
 
         def call(*arguments: Any) -> Any:
             tensors = arguments[:count]
             if all(isinstance(t, torch.Tensor) for t in tensors):
-                if self.by_channel and any(t.numel() == 0 for t in tensors):  # whose channels no row shows
+                if self.needs_elements and any(t.numel() == 0 for t in tensors):
                     return self.eager(*arguments)
                 if self.elementwise and not any(t.dim() for t in tensors):
                     made = run(*(t[None] for t in tensors), *arguments[count:])
@@ -242,15 +242,3 @@ class Rows(Activation):
     def rows_last(self, function: "Callable[..., Any]") -> "Callable[..., Any]":
         """Return a function of the module's tensors as one of views whose rows are last."""
         return function if self.views is None else functools.partial(self.views.called, self, function)
-
-
-def _of_elements(kernels: Rows, name: str, kernel: "Callable[..., Any]") -> "Callable[..., Any]":
-    """Return a kernel, in whose place PyTorch's operations take rows without elements."""
-    count = kernels.results if name == "backward" else 0  # of incoming gradients, which may be of rows
-
-    def run(*arguments: Any) -> Any:
-        if arguments[count].numel() > 0:
-            return kernel(*arguments)
-        return (kernels.slopes if count else kernels.eager)(*arguments)
-
-    return run

@@ -113,7 +113,6 @@ struct Arguments {
   bool need_python(const Call& call) const {
     const auto excluded = c10::impl::tls_local_dispatch_key_set().excluded_;
     const Tensor& x = tensors[0];
-    if (x.numel() == 0) return true;
     const bool halves = x.is_cuda() && x.element_size() == 2;
     if (call.widens && halves && !excluded.has(c10::DispatchKey::AutocastCUDA)) return true;
     if (torch::autograd::ForwardADLevel::try_get_by_idx(0)) return true;
