@@ -117,7 +117,7 @@ class Rows(Activation):
 
     @property
     def needs_elements(self) -> bool:
-        """True if kernels take no empty tensors: no row shows the channels, or they read a first element."""
+        """True if kernels take no empty tensors: no row shows channels, or they read a first element."""
         return self.by_channel or READS_FIRST in self.sources.cuda
 
     @property
