@@ -407,3 +407,8 @@ def test_explain_says_the_dtype(workshop: Workshop) -> None:
 def test_mistakes(workshop: Workshop, body: str) -> None:
     workshop.spec("wide", body)
     assert MISTAKES[body] in workshop.refused("build").splitlines()[0]
+
+
+def test_a_docstring_says_the_dtype_of_values() -> None:
+    module: Any = importlib.import_module("generated.rows.nll_in_float32")
+    assert "values of rows float32 at least" in module.nll_in_float32.__doc__

@@ -18,6 +18,7 @@ from fusegen.errors import NoOlderBinding
 RUNTIME_CLASSES = ("Rows", "Parts")
 DIGITS = 16  # of a digest in hexadecimal
 COMPUTED = ("rounded once, of sums in double", "compared in double")
+WIDE = "values of rows float32 at least, rounded once"
 FOUND = "Equal elements: the first of them is found, and NaN before all others; no gradient passes."
 KEPT = ", with the dimensions of the row, of size 1"
 ORDER = "Order: one after the other on the CPU; of a thread's eight, of a warp, a block, a row on CUDA."
@@ -103,6 +104,7 @@ def _doc(of: CompiledRows) -> list[str]:
     if spec.over and spec.over.is_part:
         return _doc_of_parts(spec)
     computed = COMPUTED[of.finds] if of.reduces else "rounded once"
+    computed = WIDE if of.is_wide else computed
     whose = f"whose rows are {row}" if of.reduces else "of any shape"
     equal = "a row do not depend on the other rows" if of.reduces else "an element do not depend on others"
     shape = f"Shape: {first} {whose}; the others broadcast to it."

@@ -153,7 +153,7 @@ def weighted_nll_in_float32(
     Shape: log_probs whose rows are the last dimension; the others broadcast to it. The result is the mean of the values
     of rows.
     Index: target, an int64 for each row of log_probs; ignore_index picks none.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
+    Dtype: float32, float16, bfloat16 or float64, values of rows float32 at least, rounded once; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """

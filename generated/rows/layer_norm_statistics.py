@@ -207,7 +207,7 @@ def layer_norm_statistics(
 
     Shape: x whose rows are the last dimension; the others broadcast to it.
     Results: y of that shape; mean and rstd, one value a row each, with the dimensions of the row, of size 1.
-    Dtype: float32, float16, bfloat16 or float64, rounded once, of sums in double; others by PyTorch.
+    Dtype: float32, float16, bfloat16 or float64, values of rows float32 at least, rounded once; others by PyTorch.
     Equal bits: those of a row do not depend on the other rows, on their number or on the run.
     Raises: RuntimeError or TypeError for what eager refuses, before anything is launched.
     """
