@@ -102,6 +102,14 @@ def test_values_and_gradients_of_rows(norm: Rows, row: Any) -> None:
         torch.testing.assert_close(own.reshape(other.shape).double(), other, rtol=3e-6, atol=3e-7 * scale)
 
 
+@pytest.mark.parametrize("rows", [0, 3])
+def test_rows_without_elements_have_no_first_one_to_read(norm: Rows, rows: int) -> None:
+    """Such a tensor has no memory, so that a load from it ends the process."""
+    x, weight = torch.empty(rows, 0), torch.empty(0)
+    assert norm.forward([x, weight, weight]).shape == x.shape
+    assert [t.numel() for t in norm.summed([x, x, weight[None], weight[None]], ())] == [0, 0, 0]
+
+
 SPECIAL = [
     (place, at, value)
     for place in ("x", "gradient")

@@ -18,8 +18,6 @@ from .row_shapes import shaped
 from .row_views import KeptRows, RowGroups, RowViews, grouped
 from .shared import listed, mapped
 
-READS_FIRST = "CentredSums<"  # in CUDA's text: a loop that takes differences to the first element of a row
-
 
 class Rows(Activation):
     """The kernels of a module that reduces rows.
@@ -117,8 +115,8 @@ class Rows(Activation):
 
     @property
     def needs_elements(self) -> bool:
-        """True if kernels take no empty tensors: no row shows channels, or they read a first element."""
-        return self.by_channel or READS_FIRST in self.sources.cuda
+        """True if kernels take no empty tensors: no row of one shows its channels."""
+        return self.by_channel
 
     @property
     def usual_shapes(self) -> "Tuple[int, ...]":

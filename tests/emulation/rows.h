@@ -56,7 +56,8 @@ template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                const Arguments&... arguments) {
   if (config->numAttrs > 0) return cudaErrorInvalidValue;
-  emulate(kernel, config->gridDim.x, config->blockDim.x, config->dynamicSmemBytes, config->stream, arguments...);
+  const size_t bytes = config->dynamicSmemBytes ? config->dynamicSmemBytes : 16;  // so that threads wait for others
+  emulate(kernel, config->gridDim.x, config->blockDim.x, bytes, config->stream, arguments...);
   return cudaSuccess;
 }
 

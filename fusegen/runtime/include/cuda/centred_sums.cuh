@@ -81,9 +81,11 @@ template <class PHASE, typename T, class SHAPE>
 constexpr bool IS_ONE_LOOP = IS_CENTRED<PHASE> && sizeof(T) == 4 && !SHAPE::apart &&
                              (SHAPE::kept == Kept::SHARED || SHAPE::kept == Kept::NOWHERE);
 
-// Takes the first element of a row as the shift of its sums, if it is finite.
+// Takes the first element of a row, if it has one, as the shift of its sums, if it is finite.
 template <class PHASE, class TEAM, class ROW, class VALUES>
 __device__ __forceinline__ void set_shift(const TEAM& team, const ROW& row, VALUES& p) {
+  p.shift = p.length = 0;
+  if (team.places.n == 0) return;
   auto begin = team.places;
   begin.lane = 0;
   typename TEAM::Loaded unit;

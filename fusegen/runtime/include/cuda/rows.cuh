@@ -17,7 +17,7 @@ constexpr int MOST_OF_BLOCK = SHAPE::threads > WARP ? SHAPE::threads : SMALL_BLO
 template <class F, typename T, class SHAPE, Features FEATURES>
 constexpr int resident_threads() {
   if (READ_ONCE<F>) return 1280;
-  if (FEATURES == Features::ADDED) return SHAPE::threads > WARP ? 1024 : 768;
+  if (FEATURES == Features::ADDED) return sizeof(T) == 2 ? 512 : SHAPE::threads > WARP ? 1024 : 768;
   if (OWN_INPUTS<F> > 1 || F::OUTPUTS > 1 || SHAPE::units > 4) return 512;
   if (SHAPE::threads > 256) return 1024;
   if (!F::RECOMPUTES || !SHAPE::whole) return 768;
@@ -110,12 +110,12 @@ bool launch_in_registers(const RowLaunch<F>& of, cudaError_t& error) {
 // the same bits; returns false if registers do not hold them, or shared memory not the sums.
 template <class F, typename T, bool WHOLE, Features FEATURES>
 bool launch_with_features(const RowLaunch<F>& of, cudaError_t& error) {
-  constexpr int UNITS = WIDTH_OF<T> < 8 ? 8 / WIDTH_OF<T> : 1;
+  constexpr int UNITS = sizeof(T) == 2 ? 2 : 8 / WIDTH_OF<T>, MOST = sizeof(T) == 2 ? 512 : 1024;
   const int64_t n = of.call.size[of.call.rank - 1];
   // a block may have some threads more than a row has units
   const bool has_room = n * SUMS_OF<F> * int64_t(sizeof(double)) <= std::min(MOST_SUMS, of.shared) * 9 / 10;
   return n > 0 && has_room && (launch_in_registers<F, T, UNITS, WARP, WHOLE, FEATURES>(of, error) ||
-                               launch_in_registers<F, T, UNITS, 1024, WHOLE, FEATURES>(of, error));
+                               launch_in_registers<F, T, UNITS, MOST, WHOLE, FEATURES>(of, error));
 }
 
 // Launches rows in the shape that holds them: not in registers, if they are too long for sums of their features.

@@ -55,20 +55,6 @@ constexpr bool IS_AGAIN = false;
 template <class CENTRED>
 constexpr bool IS_AGAIN<Again<CENTRED>> = true;
 
-// Joins a value of each of a block's threads; its first warp then has the block's.
-template <class PHASE, class F, typename V>
-__device__ __forceinline__ void join_block(V (&value)[PHASE::RESULTS], Room<F>& room) {
-  join_lanes<PHASE>(value, WARP);
-  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-  if (lane == 0) PHASE::each([&](int k, auto) { room.of_warp[k][warp] = value[k]; });
-  __syncthreads();
-  if (warp > 0) return;
-  PHASE::each([&](int k, auto fold) {
-    value[k] = V(lane < PART_THREADS / WARP ? room.of_warp[k][lane] : decltype(fold)::IDENTITY);
-  });
-  join_lanes<PHASE>(value, WARP);
-}
-
 // Joins what the parts of a row have, and computes what follows once a row: one warp of each block for all its threads.
 template <class PHASE, class F>
 __device__ __forceinline__ void join_parts(const PartValues<F>& made, int phase, int64_t row, typename F::Values& p,
@@ -108,7 +94,7 @@ __device__ __forceinline__ void run_phase_of_part(TEAM& team, const typename TEA
     typename TEAM::template Total<PHASE> total[PHASE::RESULTS];
     TEAM::template clear<PHASE>(total);
     team.template go_over<PHASE>(row, none, p, total);
-    join_block<PHASE, F>(total, team.room);
+    join_warps<PHASE>(total, team.room);
     const int part = team.places.lane / PART_THREADS;
     if (threadIdx.x == 0) PHASE::each([&](int k, auto) { made.of(I, row.number, k)[part] = double(total[k]); });
   }

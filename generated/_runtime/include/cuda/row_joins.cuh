@@ -3,13 +3,13 @@
 #pragma once
 // The teams of threads that have rows, on CUDA, and how what their threads have is joined: by lanes of a warp, then by
 // the warps of a block, then by the blocks of a cluster, in an order that their numbers decide.
-#include "cuda/largest_and_sum.cuh"
 #include "cuda/row_cluster.cuh"
+#include "cuda/warp_joins.cuh"
 
 namespace fusegen {
 namespace {
 
-constexpr int WARP = 32, LEAST_TEAM = 8, MOST_WALKERS = 16, SMALL_BLOCK = 128, LARGE_BLOCK = 512;
+constexpr int LEAST_TEAM = 8, MOST_WALKERS = 16, SMALL_BLOCK = 128, LARGE_BLOCK = 512;
 
 // The place where a team keeps what more than one phase reads of a row; in shared memory by threads, or runs of warps.
 enum class Kept { REGISTERS, SHARED, RUNS, NOWHERE };
@@ -49,17 +49,6 @@ template <class F, class SHAPE>
 using RoomOf = std::conditional_t<SHAPE::apart, ColumnRoom<F>,
                                   std::conditional_t<SHAPE::kept == Kept::SHARED || SHAPE::kept == Kept::RUNS,
                                                      ClusterRoom<F>, Room<F>>>;
-
-// Joins a value of each of some neighbouring lanes, for each reduction of a phase.
-template <class PHASE, typename V>
-__device__ __forceinline__ void join_lanes(V (&value)[PHASE::RESULTS], int lanes) {
-  if constexpr (IS_LARGEST_AND_SUM<PHASE>) return join_largest_and_others<PHASE>(value, lanes);
-  PHASE::each([&](int k, auto fold) {
-#pragma unroll
-    for (int d = WARP / 2; d > 0; d /= 2)
-      if (d < lanes) value[k] = decltype(fold)::join(value[k], __shfl_xor_sync(~0u, value[k], d));
-  });
-}
 
 // Joins a value of each block of a cluster.
 template <class PHASE, class F, typename V>
@@ -171,20 +160,11 @@ __device__ __forceinline__ void join_team(V (&value)[PHASE::RESULTS], typename F
     join_lanes<PHASE>(value, threads);
     finish_row<PHASE>(value, p);
   } else {
-    join_lanes<PHASE>(value, WARP);
-    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
-    if (lane == 0) PHASE::each([&](int k, auto) { room.of_warp[k][warp] = value[k]; });
-    __syncthreads();
-    if (warp == 0) {
-      PHASE::each([&](int k, auto fold) {
-        value[k] = V(lane < warps ? room.of_warp[k][lane] : decltype(fold)::IDENTITY);
-      });
-      join_lanes<PHASE>(value, WARP);
-    }
+    join_warps<PHASE>(value, room);
     join_blocks<PHASE, F>(value, room, turn);
-    if (warp == 0) {
+    if (threadIdx.x < WARP) {
       finish_row<PHASE>(value, p);
-      if (lane == 0) PHASE::take(room.values, p);
+      if (threadIdx.x == 0) PHASE::take(room.values, p);
     }
     __syncthreads();
     PHASE::take(p, room.values);

@@ -181,23 +181,21 @@ struct Team {
   __device__ __forceinline__ void join_in_range(const Own& unit, const M (&out)[WIDTH][PHASE::RESULTS], I u,
                                                 const Values& p, V (&total)[PHASE::RESULTS]) {
     V part[PHASE::RESULTS];
-    join_unit<PHASE>(out, u, part);
-    if constexpr (CHECKS_RANGE<PHASE, M> && sizeof(T) == 2) {
-      float size = 0;
-      PHASE::each([&](int k, auto) { size += fabsf(float(part[k])); });
-      if (!(size < INFINITY)) {
+    const bool in_range = join_unit<PHASE>(out, u, part);
+    if constexpr (CHECKS_RANGE<PHASE, M> && sizeof(T) == 2)
+      if (!in_range) {
         double wide[WIDTH][PHASE::RESULTS];
         compute_unit<PHASE>(unit, wide, p);
         join_unit<PHASE>(wide, u, part);
       }
-    }
     PHASE::each([&](int k, auto fold) { total[k] = decltype(fold)::join(total[k], part[k]); });
   }
 
-  // Joins what a unit gives to each reduction, of those elements that the row has.
+  // Joins what a unit gives to each reduction, of those elements that the row has; returns whether all are finite.
   template <class PHASE, typename M, typename V>
-  __device__ __forceinline__ void join_unit(const M (&out)[WIDTH][PHASE::RESULTS], I u,
+  __device__ __forceinline__ bool join_unit(const M (&out)[WIDTH][PHASE::RESULTS], I u,
                                             V (&part)[PHASE::RESULTS]) {
+    float size = 0;
     PHASE::each([&](int k, auto fold) {
       using FOLD = decltype(fold);
       using A = std::conditional_t<sizeof(M) == sizeof(double), double, Joined<PHASE, FOLD, F, T>>;
@@ -205,8 +203,10 @@ struct Team {
 #pragma unroll
       for (int e = 0; e < WIDTH; ++e)
         own = FOLD::join(own, SHAPE::whole || places.has(u, e) ? A(out[e][k]) : A(FOLD::IDENTITY));
+      size += fabsf(float(own));
       part[k] = !SHAPE::whole || has(u) ? V(own) : V(FOLD::IDENTITY);
     });
+    return size < INFINITY;
   }
 
   template <int RESULTS, typename M>
