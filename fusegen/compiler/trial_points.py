@@ -16,7 +16,7 @@ from fusegen.numerics.roundoff.graph import LARGEST
 from fusegen.numerics.sample import JUDGED
 
 SPECIALS = (math.nan, math.inf, -math.inf, 0.0, -0.0)
-ALL = (*SPECIALS, 1.0, -2.5, 2.0**-126, LARGEST)
+ALL = (*SPECIALS, 1.0, -2.5, 2.0**-126, 2.0**65, LARGEST)  # the square of the last but one overflows
 TOGETHER, REST = 3, 1.0  # inputs that are special at once, and what the others are
 SEED, DRAWN, EACH = 20261, 4096, 4  # points of several inputs; of one input by exponent and sign
 ORDINARY = 4.0, 40.0  # the usual size of several inputs, and of one

@@ -37,6 +37,12 @@ struct LargestAndSum : SUM {
   }
 };
 
+// They are joined in a way of their own, though the second one is a sum.
+template <class LARGEST, class SUM, auto VALUE>
+constexpr bool adds(const LargestAndSum<LARGEST, SUM, VALUE>*) {
+  return false;
+}
+
 constexpr double LOG2_OF_E = 1.4426950408889634, LOG_OF_2 = 0.6931471805599453;
 constexpr float LOG2_OF_E_HI = 1.442695f, LOG2_OF_E_LO = 1.9259629e-8f;
 // of 2^f
