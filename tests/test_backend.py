@@ -292,6 +292,7 @@ def test_a_graph_without_regions_is_inductors(case: str, folder: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.full
 def test_a_part_without_gradients_gets_none() -> None:
     x = torch.randn(8)
     for ours, theirs in zip(
@@ -328,6 +329,7 @@ def test_a_second_process_builds_nothing(folder: Path, tmp_path: Path) -> None:
     assert files() == before
 
 
+@pytest.mark.full
 def test_options_name_the_folder_and_inductors_options(folder: Path, tmp_path: Path) -> None:
     seen: list[Any] = []
     other = tmp_path / "other"
@@ -366,6 +368,7 @@ def test_a_folder_that_cannot_be_used_is_one_warning(folder: Path) -> None:
     assert folder.read_text(encoding="utf-8") == "mine\n"
 
 
+@pytest.mark.full
 def test_sizes_may_change(folder: Path) -> None:
     backend: Any = fusegen
     counter = CompileCounterWithBackend(backend)

@@ -110,7 +110,7 @@ ENDS = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("end", ENDS)
 def test_a_build_ends_with_its_process(end: str, tmp_path: Path) -> None:
     story = [sys.executable, "-c", STORY.replace("{end}", ENDS[end]), str(tmp_path)]

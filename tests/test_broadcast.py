@@ -95,7 +95,7 @@ def spread(given: list[Tensor]) -> list[Tensor]:
     return [t.contiguous() for t in expanded(*given)]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("how", ARRANGED)
@@ -207,7 +207,7 @@ def near(found: list[Tensor], given: list[Tensor], grad: Tensor) -> None:
         assert bool(((actual.double() - expected).abs() <= 2 * unit * (size + least)).all())
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("how", ARRANGED)

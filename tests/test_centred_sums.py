@@ -110,6 +110,7 @@ SPECIAL = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("place", "at", "value"), SPECIAL)
 def test_special_elements_give_what_two_loops_give(norm: Rows, place: str, at: int, value: float) -> None:
     """Those of float64 are two: where a sum is infinite or NaN, those of float32 are, too."""

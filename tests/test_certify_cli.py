@@ -90,6 +90,7 @@ def test_certify_writes_a_certificate(halved: Workshop, thin: None) -> None:
     assert halved.files() == before
 
 
+@pytest.mark.full
 def test_evidence_of_another_device_that_comes_meanwhile_is_kept(
     halved: Workshop, thin: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +250,7 @@ def test_without_a_gpu_cuda_is_refused(halved: Workshop, monkeypatch: pytest.Mon
 SOFTSIGN = "torch.nn.functional.softsign"
 
 
+@pytest.mark.full
 def test_a_reference_of_several_tensors_that_is_another_function_is_told(workshop: Workshop) -> None:
     inputs = "inputs: {a: {}, b: {}}\ndtypes: [float16]\nreference: torch.logaddexp\n"
     workshop.build("nearly", inputs + "formula: maximum(a, b) + exp(-abs(a - b))")
@@ -396,6 +398,7 @@ def test_random_chains_are_of_the_dtypes_and_the_devices_that_are_asked_for(
     assert printed.count("| | chain | value | gradient | broken |") == 2
 
 
+@pytest.mark.full
 def test_random_chains_are_certified_in_a_dtype_that_is_asked_for(calls: list[str]) -> None:
     options = CertifyOptions(Path(), ("cpu",), ("bfloat16",))
     [one] = random_chains.certified(range(3, 4), options)

@@ -689,6 +689,7 @@ def judged(
     return Evaluator(replace(subject, stable=subject.program), "cpu").evidence("float32", 2**24)
 
 
+@pytest.mark.full
 def test_what_the_filter_leaves_open_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tenth = Fraction(1, 10)
     term = 1 + call("relu", tenth * X - tenth)  # at 1, doubles do not tell the side of the kink
@@ -707,6 +708,7 @@ def test_what_the_filter_leaves_open_is_counted_once(monkeypatch: pytest.MonkeyP
     assert (slope.given.misrounded, value_.bits_differ, value_.worse_than_eager) == (0, 0, 0)
 
 
+@pytest.mark.full
 def test_an_error_counts_where_a_part_of_the_formula_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
     given = planted(lambda x: torch.full_like(x, 1e-3), torch.zeros_like)
     subject = subject_of("planted", unary(1 / (1 + call("exp", -X))), given)
@@ -772,6 +774,7 @@ def test_a_special_value_is_held_against_what_eager_gives_either_way(
     assert told == {(repr(given_at_nan), repr(beside))}
 
 
+@pytest.mark.full
 def test_a_sigmoid_that_is_as_good_as_one_is_decided() -> None:
     found = IntervalFilter(unary(X * call("sigmoid", Number(Fraction(17, 10)) * X)), {})
     intervals = found.enclose(doubles(20.0, 1e6, 1e30))[0]

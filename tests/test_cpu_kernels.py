@@ -285,6 +285,7 @@ def pairs(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
     return (x, other) if draw(st.booleans()) else (other, x)
 
 
+@pytest.mark.full
 @settings(max_examples=examples(400))
 @given(pair=pairs())
 @pytest.mark.usefixtures("optimised")

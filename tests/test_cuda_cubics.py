@@ -87,6 +87,7 @@ def test_results_are_doubles_but_for_three_units(name: str, build: Callable[...,
         agree(given[ordinary], exact[ordinary], 3)
 
 
+@pytest.mark.full
 def test_no_float_is_computed_as_the_formula_says(tmp_path: Path, extensions: Path) -> None:
     source = compiled(tmp_path, "chained", CHAIN).CUDA_SOURCE
     assert set(re.findall(r"^HOST_DEVICE (\w+) chained_(?:for|back)ward\(\w+ ", source, re.MULTILINE)) == {

@@ -257,6 +257,7 @@ def test_shapes_whose_gradients_nobody_asks_for_take_no_call(
     torch.testing.assert_close(given[wanted].grad, right)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("wanted", [0, 1, 2])
 def test_one_gradient_alone(wanted: int, modules: Modules, monkeypatch: pytest.MonkeyPatch) -> None:

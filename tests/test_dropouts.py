@@ -133,6 +133,7 @@ def test_arithmetic_around_it_has_the_bits_of_pytorch(
     torch.testing.assert_close(of_bias, exact[2])
 
 
+@pytest.mark.full
 @pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
@@ -273,6 +274,7 @@ def test_a_kernel_of_masks_writes_the_numbers_of_philox(dtype: torch.dtype) -> N
                 assert same_bits(mask, mask_of(place, like, 0.4).to(dtype))
 
 
+@pytest.mark.full
 def test_an_operator_writes_masks_in_the_order_of_their_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,6 +360,7 @@ def dropped(t: Tensor) -> Tensor:
     return dropout(gelu(t), 0.3)
 
 
+@pytest.mark.full
 def test_transforms_have_the_randomness_of_pytorch(modules: dict[str, ModuleType]) -> None:
     activated, x = modules["activated"].activated, torch.randn(5, 8, dtype=torch.float64)
     with pytest.raises(RuntimeError, match="randomness error mode"):

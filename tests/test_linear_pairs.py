@@ -76,6 +76,7 @@ def test_a_patch_can_be_undone(tmp_path: Path) -> None:
     assert not any(KERNEL in vars(layer) for layer in model)
 
 
+@pytest.mark.full
 def test_a_large_convolution_of_single_pixels_and_its_activation_have_a_kernel(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(

@@ -267,6 +267,7 @@ DTYPES = {torch.float32: 3e-7, torch.bfloat16: 8e-3, torch.float64: 1e-13}
 MEANS = {torch.float32: 1e-15, torch.bfloat16: 1e-6, torch.float64: 1e-15}  # 16 bits are computed in float
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [(3, 8), (2, 300)])
 def test_cuda_kernels_by_emulation(size: tuple[int, int], dtype: torch.dtype) -> None:

@@ -115,7 +115,7 @@ def with_mask(kernel: Kernel, launch: Any, mask: Guarded) -> Kernel:
     return replace(kernel, launch=lambda call: launch(call, mask.values.data_ptr()))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.together
 @GPP
 @pytest.mark.parametrize("dtype", DTYPES)

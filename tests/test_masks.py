@@ -127,6 +127,7 @@ def test_every_dtype_keeps_its_own(name: str, dtype: torch.dtype, modules: dict[
     torch.testing.assert_close(found, narrow, rtol=4 * torch.finfo(dtype).eps, atol=near)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_what_is_not_selected_does_not_leak(dtype: torch.dtype, modules: dict[str, ModuleType]) -> None:
     function = modules["mask_first"].mask_first
@@ -287,6 +288,7 @@ def test_masks_are_written_for_readers() -> None:
     assert notation(spec(body)) == "y = x if m else 0"
 
 
+@pytest.mark.full
 def test_estimates_and_certificates_try_both_values(workshop: Workshop) -> None:
     given = spec(CHOICE)
     points = sampled(["x", "m"], "", {}, given.ranges, lambda _: ()).points

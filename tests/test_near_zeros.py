@@ -108,6 +108,7 @@ def slopes(function: Callable[[Tensor], Tensor], given: Tensor) -> Tensor:
     return torch.autograd.grad(function(x).sum(), x)[0]
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("k", [-3.0, -1.0, -0.5])
 def test_a_gradient_with_a_zero_at_other_scalars_keeps_its_digits(

@@ -354,6 +354,7 @@ def test_modules_that_are_not_in_the_networks_mode_run_as_they_are_where_they_de
     torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.full
 def test_a_function_reads_the_mode_of_the_module_that_calls_it(folder: Path) -> None:
     model = nn.Sequential(Dropped(), nn.Tanh(), nn.Softsign())
     network = lifted_network(model, torch.randn(6, 4), folder)
@@ -634,6 +635,7 @@ def test_tied_parameters_stay_tied(folder: Path) -> None:
         assert each.get_parameter("other.weight") is each.get_parameter("fc.weight")
 
 
+@pytest.mark.full
 def test_a_constant_of_forward_is_a_number_of_the_region(folder: Path) -> None:
     model = Holder(lambda m, x: torch.max(x, torch.tensor(0.5)) * F.softplus(x))
     network = lifted_network(model, torch.randn(2, 4), folder)

@@ -380,6 +380,7 @@ def test_losses_that_stay(runs: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(fusegen.patch(Language().half())) == f"replaced 0 layers, kept 1\n  the model: {shown}"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_llama(dtype: torch.dtype, runs: Ran) -> None:
     transformers = pytest.importorskip("transformers")

@@ -184,7 +184,7 @@ STACKS: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_layer_computes_the_norm_of_the_next_one(stack: str, dtype: Any, taken: Taken) -> None:

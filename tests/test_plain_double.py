@@ -273,6 +273,7 @@ def assert_rounded(given: torch.Tensor, exact: torch.Tensor, share: float = 5e-4
     assert far.float().mean() < share / 10
 
 
+@pytest.mark.full
 def test_a_result_is_what_two_words_round_to(tmp_path: Path, extensions: Path) -> None:
     kernel = emulated(compiled(tmp_path, "chained", f"{CHAINED}\n"), "chained", tmp_path).forward
     x = patterns(torch.float32, 4000)

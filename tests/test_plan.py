@@ -303,6 +303,7 @@ def test_what_is_no_yardstick_costs_double_on_the_cpu(
     assert build.compiled_file(spec).plan[which, Device.CPU, "float32"] == method
 
 
+@pytest.mark.full
 def test_a_formula_is_in_single_words_where_these_lose_no_more_than_eager(tmp_path: Path) -> None:
     """With half as much again two functions that cancel were further off than certify allows."""
     spec = tmp_path / "one.yaml"

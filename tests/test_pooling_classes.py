@@ -90,6 +90,7 @@ def test_what_torch_nn_refuses(name: str) -> None:
         same(name, numbers, x)
 
 
+@pytest.mark.full
 def test_the_forms_of_numbers() -> None:
     x = drawn("AvgPool2d")
     for number in ((2,), (2, 2), [2, 2], 2):

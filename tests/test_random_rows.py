@@ -64,6 +64,7 @@ def test_a_formula_of_rows_is_that_of_pytorch(number: int, tmp_path: Path) -> No
             assert_near(each, other)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("number", WHOLE)
 def test_cuda_kernels_of_a_formula_of_rows(number: int, tmp_path: Path) -> None:

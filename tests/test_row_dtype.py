@@ -107,7 +107,7 @@ def incoming_of(results: Results) -> list[Tensor]:
     return [torch.randn_like(y) for y in results]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("name", CASES)
@@ -149,6 +149,7 @@ def test_cuda_kernels_emulated(modules: Callable[[str], ModuleType], name: str, 
         assert_near(slope, torch.autograd.grad(exact, exact_x, grads)[0], 16)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", HALVES)
 def test_rows_that_lie_apart_have_their_bits_emulated(
@@ -178,6 +179,7 @@ def loss_of(name: str) -> Any:
     return importlib.import_module(f"generated.{name}")
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("n", [300, 8, 37, 4104])

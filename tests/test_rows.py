@@ -227,7 +227,7 @@ OPERANDS = {"spread": ((20,), (6, 1), (1,), ()), "layer_norm": ((6, 20), (1, 20)
 
 
 @pytest.mark.parametrize("device", ["cpu", GPU])
-@pytest.mark.parametrize("name", OPERANDS)
+@pytest.mark.parametrize("name", [pytest.param("spread", marks=pytest.mark.full), "layer_norm"])
 def test_operands_of_other_shapes_than_declared(modules: Any, name: str, device: str) -> None:
     """An operand that is declared whole may have one row for all, and the other way round."""
     function, eager = getattr(modules(name), name), modules(name).KERNELS.eager
@@ -324,6 +324,7 @@ def test_at_home_in_pytorch(modules: Any, name: str) -> None:
     assert out.shape == reference(*plain).shape
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("formula", ["x / sum(x * x)", "sum(x * x)"])
 def test_a_batch_of_what_has_rows_from_a_dimension_on(tmp_path: Path, formula: str) -> None:

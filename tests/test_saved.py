@@ -203,6 +203,7 @@ def test_only_gradients_that_are_asked_for_are_written(
     assert [t.shape for t in found] == [t.shape for t in leaves]
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_second_derivatives_and_transforms(module: ModuleType, shape: Shape) -> None:

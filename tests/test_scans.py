@@ -164,7 +164,7 @@ def whole(case: Case, tensors: list[Tensor]) -> list[Tensor]:
     return [t.to(tensors[0].dtype).movedim(case.dim, -1) for t in tensors]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("name", CASES)
 def test_cuda_text_computes_the_same(modules: Any, name: str, dtype: torch.dtype) -> None:
@@ -195,6 +195,7 @@ def test_cuda_text_finds_the_same_places(modules: Any, name: str) -> None:
                 assert torch.equal(made, case.reference(given))
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["product_of_a_chain", "chain"])
 def test_rows_of_more_tiles_than_are_kept(modules: Any, name: str) -> None:

@@ -178,6 +178,7 @@ SPECIAL = torch.tensor(
 NO_PIECES = ("    return !uncovered;\n", "    return false;\n")
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["bias_gelu", "scale_sigmoid", "gelu_gate"])
 def test_special_values_are_those_of_the_formula(name: str, build: Build) -> None:
@@ -228,6 +229,7 @@ def test_no_piece_is_read_by_kernels_before_it_is_tested(table: str, build: Buil
     assert float(max(missing)) == 0
 
 
+@pytest.mark.full
 def test_what_no_piece_gives_is_computed_by_the_formula(build: Build) -> None:
     x, b = torch.full((64,), -20.0), torch.linspace(-1, 1, 64)
     [ours], [without] = (run(of.forward, x, b) for of in (build("bias_gelu"), build("bias_gelu", FORMULA)))
