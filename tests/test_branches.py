@@ -104,6 +104,7 @@ FORMULAS: dict[str, tuple[str, Callable[[Fraction], Fraction]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize("name", FORMULAS)

@@ -383,6 +383,7 @@ def encoded(m: Any, x: Tensor) -> Any:
     return torch.tanh(y) * len(x.shape) * 2 if isinstance(x, Tensor) else y
 
 
+@pytest.mark.full
 def test_the_layers_of_a_layer_are_its_own() -> None:
     """A layer of torch.nn with layers is one call, whatever the modes of these."""
     model = Holder(encoded)

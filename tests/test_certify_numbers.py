@@ -611,6 +611,7 @@ def of_group(request: pytest.FixtureRequest) -> Callable[[tuple[str, ...]], Inte
     return cache(made)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "sign", [0, pytest.param(2**31, marks=pytest.mark.full)], ids=["positive", "negative"]

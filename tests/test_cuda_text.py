@@ -60,7 +60,7 @@ SMALLER = ("float32", "float16", "bfloat16")
 KERNELS, ELEMENTS = 2, 4  # forward and backward; dtypes
 # compiled with every index; the others as dense tensors need it
 WHOLE = ("rrelu", "swiglu")
-# a module of each method, by default of two, compiled for one chip; with `make test-full` every module is for all
+# a module of each method, by default of two, compiled for one chip; `make test-full` compiles all for every chip
 METHODS = ("celu", "mish_mish", *(("hardtanh", "snake", "tanh") if FULL else ()))
 GROUPS = 8
 SOME = "Dtypes<BFLOAT16, FLOAT64>()"

@@ -147,6 +147,7 @@ def test_gradients_have_the_bits_of_outputs_apart(name: str, dtype: torch.dtype,
         assert_same(actual, right)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", SHAPES)
 def test_gradients_of_one_output_are_those_of_eager(name: str, modules: Modules) -> None:
     given = tensors(SHAPES[name][:2])

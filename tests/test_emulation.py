@@ -254,7 +254,7 @@ def test_every_kind_of_kernel_is_emulated() -> None:
     assert "const double slope = " in generated("rrelu").CUDA_SOURCE
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("name", "chip"), [("hardsigmoid", 70), ("hardsigmoid", 72), ("sigmoid", 71), ("hardsigmoid", None)]
@@ -756,6 +756,7 @@ def test_what_no_polynomial_gives_the_formula_does(
         assert_same(found, expected, ordinary)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("chip", CHIPS)
 def test_what_is_left_is_settled_in_every_vector_of_a_thread(

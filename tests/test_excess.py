@@ -37,6 +37,7 @@ def shifted(kernel: Kernel) -> Kernel:
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["gelu", "geglu"])
 def test_an_error_of_eager_elsewhere_excuses_none(name: str) -> None:
     """Eager's gelu loses every digit in its tail, by more than 64 takes from ordinary results."""
@@ -159,6 +160,7 @@ OFTEN = "source: none\ndtypes: [float32]\n"
 POSITIVE = "assume: {x: '[0, 1000]', y: '[0.001, 1000]'}\n"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("inputs", "formula", "which"),
     [

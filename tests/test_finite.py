@@ -116,6 +116,7 @@ def test_of_a_gradient_the_limit_is_that_times_what_comes_in() -> None:
     assert found == call("where", call("eq", X, INFINITE), Name("grad") * X, below)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.usefixtures("optimised")

@@ -33,6 +33,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Elements]
     return cache(lambda name: Elements(FORMULAS[name].formula, name, folder))
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", FORMULAS)

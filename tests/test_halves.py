@@ -106,6 +106,7 @@ def test_what_double_loses_is_given_by_series(tmp_path: Path) -> None:
     assert found.plan[Pass.BACKWARD, Device.CPU, "float64"] == DOUBLE
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("formula", "which"), [("x - sin(x)", Pass.FORWARD), ("sin(x) / x", Pass.BACKWARD)]
 )
@@ -204,6 +205,7 @@ def test_build_says_nothing_of_16_bit_results_that_are_right(tmp_path: Path) -> 
     assert not any(facts.missed.left for facts in kept.facts)
 
 
+@pytest.mark.full
 def test_build_says_which_16_bit_results_are_lost(tmp_path: Path) -> None:
     lost = of("log(0.5 * erfc(-x / sqrt(2)))", tmp_path, "dtypes: [bfloat16]\n")  # its tail has a logarithm
     missed = lost.facts.forward.missed

@@ -106,6 +106,7 @@ def test_special_elements_of_long_rows(kernels: Any, value: str, at: int) -> Non
     assert_near(kernels("long_softmax").forward([x]), torch.softmax(x.double(), -1))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", FLOAT32, ids=str)
 @pytest.mark.parametrize("n", [512, 1001])
 def test_layer_norm_of_long_rows(kernels: Any, n: int, dtype: torch.dtype) -> None:

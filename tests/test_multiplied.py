@@ -85,6 +85,7 @@ def test_one_kernel_has_the_bits_of_two(name: str) -> None:
             assert torch.equal(made.signbit()[made == 0], expected.signbit()[made == 0])
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("chip", ["80", "90a"])
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")

@@ -193,6 +193,7 @@ def test_it_exports_with_the_models_arguments_and_a_dynamic_batch(network: Netwo
     network.train()
 
 
+@pytest.mark.full
 def test_autocast_and_16_bits_are_the_models(network: Network, model: networks.Mobile) -> None:
     x = torch.randn(2, 3, 16, 16)
     ours, theirs = copy.deepcopy(network).eval(), copy.deepcopy(model).eval()

@@ -72,6 +72,7 @@ def test_a_module_is_exported(name: str, extensions: Path) -> None:
     assert_computes(exported(network, given, module), network, given)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_formula_is_exported(name: str, tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def test_cuda_text(modules: Any, dtype: torch.dtype, apart: bool) -> None:
         torch.testing.assert_close((own.movedim(-1, 1) if apart else own).double(), exact)
 
 
+@pytest.mark.full
 def test_at_home_in_pytorch(modules: Any) -> None:
     function, x = modules("first_min").first_min, drawn((4, 6, 5), torch.float32)
     torch.testing.assert_close(torch.vmap(function)(x[None]), function(x)[None])

@@ -152,6 +152,7 @@ def test_an_expression_is_picked_from_rows_of_several_dimensions(tmp_path: Path)
     torch.testing.assert_close(torch.vmap(function)(x[None], r[None], at[None])[0], wanted)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("over", ["[1]", "[-3]"])

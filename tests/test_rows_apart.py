@@ -108,6 +108,7 @@ def test_values_and_gradients_beside_float64(modules: Any, name: str, device: st
                     assert ulps(got.detach()[near], wanted.detach()[near]) <= BOUNDS[dtype], (shape, dtype)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", CASES)

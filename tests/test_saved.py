@@ -126,6 +126,7 @@ def after_a_change(function: Any, leaves: tuple[Tensor, ...], changed: int) -> A
 FULL = ("scaled", "squared", "power", "rectified")
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.full if name in FULL else ()) for name in BODIES]

@@ -81,6 +81,7 @@ def test_other_layouts() -> None:
     assert function(torch.randn(2, 0, 3)).shape == (2, 0, 3)
 
 
+@pytest.mark.full
 def test_groups() -> None:
     function, _ = executed("rows/group_norm", *NAMES)
     weight, bias = torch.randn(2, 6)

@@ -98,6 +98,7 @@ def test_rows_on_the_cpu(name: str) -> None:
             assert_near(results(function, given), results(eager_of(name, space), wide(given)))
 
 
+@pytest.mark.full
 def test_special_values_stay_in_their_rows() -> None:
     x = torch.randn(6, 37)
     x[1, 3], x[2, 36], x[3, 0], x[4] = torch.nan, torch.inf, -torch.inf, -torch.inf
@@ -190,6 +191,7 @@ def test_rows_on_an_emulated_chip(name: str) -> None:
             assert_near(results(function, given), results(eager_of(name, space), wide(given)))
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", ROWS)
