@@ -35,7 +35,7 @@ def assert_alike(found: list[Tensor], exact: list[Tensor]) -> None:
     assert torch.equal(found[0].nan_to_num(7.0), exact[0].nan_to_num(7.0))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize(
     ("count", "shape"), [*((3, shape) for shape in SHAPES), *((1, shape) for shape in SINGLE)]

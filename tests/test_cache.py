@@ -96,7 +96,7 @@ def test_another_compiler_makes_modules_new(
     assert compiled == ["gate"]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"text": 1, "remarks": []}', '{"text": "x", "remarks": [1]}']
 )
@@ -196,6 +196,7 @@ def test_a_remark_is_told_every_time(remembered: Workshop) -> None:
     assert first.startswith("gate: the gradient ")
 
 
+@pytest.mark.full
 def test_all_processors_make_what_one_makes(folder: Path, workshop: Workshop) -> None:
     names = [f"f{k}" for k in range(6)]
     for k, name in enumerate(names):

@@ -38,6 +38,15 @@ def halved(workshop: Workshop) -> Workshop:
 
 
 @pytest.fixture
+def thin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer inputs, odd and even."""
+    every = tried_inputs.every
+    monkeypatch.setattr(tried_inputs, "every", lambda dtype: every(dtype)[::17])
+    for name, fewer in {"EACH": 2, "ORDINARY": 2**8, "MOST_KINKS": 4}.items():
+        monkeypatch.setattr(tried_inputs, name, fewer)
+
+
+@pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The dtypes that are looked at; nothing is built, and nothing is found."""
     seen: list[str] = []
@@ -49,15 +58,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(Evaluator, "evidence", evidence)
     monkeypatch.setattr(certification, "prepared", lambda *_: None)
     return seen
-
-
-@pytest.fixture
-def thin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer inputs, odd and even."""
-    every = tried_inputs.every
-    monkeypatch.setattr(tried_inputs, "every", lambda dtype: every(dtype)[::17])
-    for name, fewer in {"EACH": 2, "ORDINARY": 2**8, "MOST_KINKS": 4}.items():
-        monkeypatch.setattr(tried_inputs, name, fewer)
 
 
 def dtypes(workshop: Workshop) -> list[str]:
@@ -180,6 +180,7 @@ WORSE = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sentence", WORSE)
 def test_a_certificate_is_not_replaced_by_a_worse_one(
     halved: Workshop, monkeypatch: pytest.MonkeyPatch, sentence: str
@@ -310,6 +311,7 @@ def test_audit_finds_what_eager_cancels(workshop: Workshop, thin: None) -> None:
     assert workshop.files() == {}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("function", "formula"),
     [

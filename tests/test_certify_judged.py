@@ -100,6 +100,7 @@ def test_what_is_beyond_the_range_is_reported_and_not_judged() -> None:
     assert shown(found)["ranges"] == {"x": ["-10000.0", "10000.0"], "y": ["-10000.0", "10000.0"]}
 
 
+@pytest.mark.full
 def test_what_is_assumed_is_the_range() -> None:
     one = evaluator(X * Y, wrong_beyond, "xy", eager=torch.mul, assume={"x": (0.0, math.inf)})
     found = one.evidence("float32")

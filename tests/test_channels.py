@@ -157,6 +157,7 @@ def test_cuda_text_computes_the_same(modules: Any, name: str, dtype: torch.dtype
             assert_near(one if one.shape == own.shape else one.to(tensors[2].dtype), two, dtype)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 def test_cuda_text_compiles_without_a_warning(modules: Any, tmp_path: Path) -> None:
     text = modules("behind_tanh").KERNELS.texts().cuda

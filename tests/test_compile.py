@@ -268,6 +268,7 @@ class Counting(CustomGraphPass):
         return "counting"
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["pass", "callable"])
 def test_a_pass_of_the_user_runs_too(kind: str) -> None:

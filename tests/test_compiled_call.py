@@ -148,6 +148,7 @@ def test_second_derivatives_go_through_python(kind: str) -> None:
         assert torch.equal(a, b)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float16, BF16, torch.float64])
 def test_other_dtypes(dtype: torch.dtype) -> None:
     counted, tensors = Counted("swiglu"), drawn((3, 5), (3, 5), dtype=dtype)
@@ -166,6 +167,7 @@ OF_PYTHON: dict[str, tuple[str, list[tuple[int, ...]]]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("kind", OF_PYTHON)
 def test_a_gradient_that_is_shared_or_reads_a_shape_is_recorded_by_python(kind: str) -> None:

@@ -263,6 +263,7 @@ def test_all_processors_together_give_the_same_kernels(tmp_path: Path) -> None:
     assert len(found[0]) >= 20
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", by_module(["gelu", "relu6", "silu", "snake", "tanh_exp"]))
 def test_what_holds_a_module_against_its_formula_compiles(name: str, tmp_path: Path) -> None:

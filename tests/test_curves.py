@@ -62,7 +62,7 @@ METHODS: dict[str, tuple[str, tuple[object, object]]] = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", METHODS)
 def test_a_pass_has_the_method(name: str, workshop: Workshop) -> None:
     body, expected = METHODS[name]

@@ -560,6 +560,7 @@ def test_an_eager_gradient_of_a_kernel_of_pytorchs_is_rounded_once() -> None:
     ]
 
 
+@pytest.mark.full
 def test_the_gradient_of_a_better_form_reads_what_is_saved_for_it(tmp_path: Path) -> None:
     """Exp(x) as a product whose factors overflow: its gradient is of the form, which saves the output."""
     lets = ", ".join(["w: exp(56 * x)", *(f"u{k}: exp(-{k} * x)" for k in range(1, 11))])

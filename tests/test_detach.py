@@ -87,6 +87,7 @@ def test_second_derivatives_are_those_of_autograd(name: str, modules: dict[str, 
         torch.testing.assert_close(found, exact, rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["gate", pytest.param("straight_through", marks=pytest.mark.full)])
 def test_forward_mode_and_a_compiled_graph_stop_it_too(name: str, modules: dict[str, ModuleType]) -> None:
     expected, ours = BODIES[name][1], getattr(modules[name], name)

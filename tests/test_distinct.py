@@ -134,6 +134,7 @@ def test_an_output_less_is_moved(workshop: Workshop) -> None:
     assert moved == {"two": 4, "three": 5, "a difference": 5, "two pairs": 7}
 
 
+@pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SHAPES)
@@ -355,6 +356,7 @@ def test_cuda_gives_the_bits_of_the_cpu(dtype: torch.dtype, emulation: Emulated,
         assert_same(actual, expected)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("small", ["r", "s"])
 def test_cuda_sums_an_output_to_the_shape_of_its_smallest_tensor(

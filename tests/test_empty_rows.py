@@ -31,6 +31,7 @@ def test_values_and_gradients(formula: str, tmp_path: Path) -> None:
         assert slopes[0].shape == slopes[1].shape == shape
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("columns", "runs"), [(0, False), (4, True)])
 @pytest.mark.parametrize("formula", [*FORMULAS][:2])
 def test_no_kernel_runs_that_reads_a_first_element(

@@ -479,6 +479,7 @@ def test_eager_numerics_round_after_every_step(eager: Emulated, dtype: torch.dty
     assert 0 in wrong, wrong
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("alpha", [0.75, -2.0])
 def test_the_host_computes_functions_of_parameters_in_double(tmp_path: Path, alpha: float) -> None:

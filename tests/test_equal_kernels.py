@@ -189,6 +189,7 @@ def test_no_header_has_a_word_that_a_module_may_define() -> None:
     assert words == {"run_transposed", "run_multiplied", "run_apart"}  # `run` cannot be a name
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_equal_kernels_have_one_recipe_and_others_have_not(device: str, tmp_path: Path) -> None:
     found = {

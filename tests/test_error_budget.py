@@ -297,6 +297,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_no_function_errs_by_more_than_its_budget(name: str) -> None:

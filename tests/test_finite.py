@@ -156,6 +156,7 @@ def test_a_result_that_overflows_is_kept_finite_beside_one_that_is_infinite(
     assert 2.0 < by_x[4] < 2.05
 
 
+@pytest.mark.few(2)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(

@@ -115,6 +115,7 @@ def test_what_a_rewrite_keeps_needs_no_series(formula: str, which: Pass, tmp_pat
     assert (missed.series, missed.left) == (False, ())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("formula", "which", "device"),
     [
@@ -132,6 +133,7 @@ def test_what_float_loses_and_double_does_not_is_computed_in_double(
     assert method == (Table() if device is Device.CUDA else DOUBLE)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("formula", "lost"),
     [("where(abs(x - y) < 1, 0.5 * (x - y)**2, abs(x - y) - 0.5)", False), ("x * sigmoid(y)", False)],
@@ -181,7 +183,7 @@ def test_a_warning_tells_of_low_words_that_are_not_there() -> None:
     assert {device for device, _ in told} == {Device.CUDA}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("formula", "inputs", "said"),
     [

@@ -162,6 +162,7 @@ def test_the_card_has_the_errors_of_the_certificates(hub: Workshop) -> None:
     assert certified(hub) == "0.75 | 1.875 | 0.5 | 1.25"
 
 
+@pytest.mark.full
 def test_a_certificate_of_another_kernel_is_left_out(workshop: Workshop) -> None:
     assert certified(workshop, "00") == "- | - | - | -"
 
@@ -258,6 +259,7 @@ def test_a_link_in_place_of_a_folder_is_refused(hub: Workshop, name: str) -> Non
     assert result.output.startswith(f"acts/{CPU}/_kernels: 'fusegen hub' did not write this")
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("done", [1, 19])
 def test_an_interrupted_command_can_be_run_again(hub: Workshop, done: int) -> None:
@@ -272,6 +274,7 @@ def test_an_interrupted_command_can_be_run_again(hub: Workshop, done: int) -> No
         shutil.rmtree("acts")
 
 
+@pytest.mark.full
 def test_layers_of_one_name_are_refused(workshop: Workshop) -> None:
     workshop.spec("swiglu_halves", "formula: x + 1\n")
     result = workshop.run("hub", "acts", "swiglu", "swiglu_halves")

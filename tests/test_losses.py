@@ -364,6 +364,7 @@ def test_what_has_no_kernel_runs_by_pytorch() -> None:
         kinds.CrossEntropyLoss()(x, target.clone().fill_(33))
 
 
+@pytest.mark.full
 def test_cosine_of_two_rows() -> None:
     own, x, y = function("cosine_similarity"), normal(6, 900), normal(6, 900)
     torch.testing.assert_close(
@@ -391,6 +392,7 @@ def test_what_is_no_loss(tmp_path: Path, body: str, message: str) -> None:
     assert message in [error.message for error in caught.value.errors], caught.value.errors
 
 
+@pytest.mark.full
 def test_a_chain_may_be_reduced(tmp_path: Path) -> None:
     own, x = made(tmp_path, "energy", "chain: [tanh, square]\nreduction: sum\n").energy, normal(3, 50)
     torch.testing.assert_close(own(x), torch.tanh(x).square().sum())

@@ -175,6 +175,7 @@ def test_other_calls_take_masks_too(modules: dict[str, ModuleType]) -> None:
     assert choice(x[:0], m[:0]).shape == (0, 16)
 
 
+@pytest.mark.full
 def test_the_eager_form_takes_the_mask_itself(modules: dict[str, ModuleType]) -> None:
     (x, m), eager = tensors_of("choice"), modules["choice"].eager
     assert torch.equal(eager(x, m), BODIES["choice"][1](x, m))

@@ -113,6 +113,7 @@ def test_forward_has_the_order_of_the_spec_and_the_function_the_tensors_first(mi
     model(*mixed.get_inputs())
 
 
+@pytest.mark.full
 def test_gradients_reach_every_tensor(mixed: ModuleType) -> None:
     tensors = [torch.randn(8, dtype=torch.float64), torch.randn(4, 8, dtype=torch.float64)]
     leaves = [t.clone().requires_grad_() for t in tensors]

@@ -58,6 +58,7 @@ def test_results_have_the_bits_of_the_launcher_in_cpp(
     assert [each.of.dense for each in launches] == [True, False, False]
 
 
+@pytest.mark.full
 def test_a_call_of_too_many_elements_is_cut(
     launches: list[Launch], monkeypatch: pytest.MonkeyPatch
 ) -> None:

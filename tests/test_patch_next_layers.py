@@ -498,6 +498,7 @@ CALLS: dict[str, tuple[Callable[[Any, Tensor], Any], int]] = {  # and how many v
 }  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("call", CALLS)
 def test_calls_of_all_kinds_return_what_the_layers_do(call: str, taken: Taken) -> None:
     model = made()

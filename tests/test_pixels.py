@@ -260,6 +260,7 @@ def test_explain_says_what_runs(tmp_path: Path, kernel: int, said: str) -> None:
     assert sentence.startswith(said)
 
 
+@pytest.mark.full
 def test_the_bias_is_added_by_the_kernel_behind(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = as_on_a_gpu(module, monkeypatch)
     model, x = module.ModelNew(), image(3, 4)

@@ -58,6 +58,7 @@ def test_values_gradients_and_repr(name: str) -> None:
     assert found[0][0].grad_fn.name() != found[1][0].grad_fn.name()  # a kernel of ours
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", poolings.POOLINGS)
 def test_compiled_whole_exported_and_traced(name: str) -> None:
     own, right = (getattr(holder, name)(*arguments(name)[:5]) for holder in (OWN, nn))

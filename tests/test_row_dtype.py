@@ -163,6 +163,7 @@ def test_rows_that_lie_apart_have_their_bits_emulated(
     assert all(map(torch.equal, values[0] + slopes[0], values[1] + slopes[1]))
 
 
+@pytest.mark.full
 def test_a_detached_value_has_no_gradient(tmp_path: Path) -> None:
     """The kernel reads one of two incoming gradients."""
     body = "over: [-1]\nrow_dtype: float32\nformula: {m: detach(amax(x)), s: sum(x)}\n"
@@ -291,6 +292,7 @@ def test_under_autocast_the_result_is_in_float32(device: str) -> None:
     assert dtypes == [torch.bfloat16 if device == "cpu" else torch.float32, torch.float32, torch.float32]
 
 
+@pytest.mark.full
 def test_programs_and_transforms_have_the_dtypes() -> None:
     loss = loss_of("rows.cross_entropy_in_float32").cross_entropy_in_float32
     module = loss_of("rows.layer_norm_statistics")

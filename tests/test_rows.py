@@ -149,7 +149,7 @@ def assert_near_float64(function: Callable[..., Tensor], case: Case, given: list
     return value
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients_beside_float64(modules: Any, name: str, device: str) -> None:
@@ -337,6 +337,7 @@ def test_a_batch_of_what_has_rows_from_a_dimension_on(tmp_path: Path, formula: s
     torch.testing.assert_close(torch.vmap(gradient)(batch), torch.stack([gradient(x) for x in batch]))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "logsumexp"])
 def test_under_torch_compile(modules: Any, name: str) -> None:
     function = getattr(modules(name), name)

@@ -39,7 +39,7 @@ def drawn(size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     return torch.randn(size, generator=torch.Generator().manual_seed(sum(size))).to(dtype)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", SIZES)
 def test_softmax(size: tuple[int, int], dtype: torch.dtype) -> None:
@@ -111,6 +111,7 @@ def test_formulas_of_users_that_are_read_once(formula: str, tmp_path: Path) -> N
         )
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", SIZES)
@@ -126,6 +127,7 @@ def test_layer_norm_with_sums_over_the_rows(size: tuple[int, int], dtype: torch.
         assert_near(own.reshape(other.shape), other, 16)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", FEWER)
 def test_cross_entropy_of_an_index(dtype: torch.dtype) -> None:
     kernels, x = library("cross_entropy"), 3 * drawn((5, 37), dtype)

@@ -174,6 +174,7 @@ def test_gradients_are_those_of_eager(module: ModuleType, shape: Shape) -> None:
         assert [t.shape for t in found] == [t.shape for t in given]
 
 
+@pytest.mark.few(2)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(

@@ -208,6 +208,7 @@ def test_rows_of_more_tiles_than_are_kept(modules: Any, name: str) -> None:
         assert_near(own, other, 0.51)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["product_of_a_chain", "largest_of_columns"])
@@ -215,6 +216,7 @@ def test_cuda_text_compiles_without_a_warning(modules: Any, name: str, tmp_path:
     nvcc(tmp_path, name, modules(name).KERNELS.texts().cuda, *CUDA_FLAGS, "-ptx", "-arch=compute_90")
 
 
+@pytest.mark.full
 def test_zeros_and_special_values_have_gradients_of_pytorch(modules: Any) -> None:
     """No element is divided by: of no zero, one or more, NaN, and infinities of both signs."""
     rows = [

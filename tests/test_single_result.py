@@ -114,7 +114,7 @@ def test_every_function_has_a_bound_and_a_limit() -> None:
     assert AT_INFINITY.keys() == {*FUNCTIONS} - {"times_ndtr", "times_tanh_softplus"}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_errs_by_as_much_as_the_estimate_says(name: str, built: tuple[ctypes.CDLL, str]) -> None:

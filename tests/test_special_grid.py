@@ -143,6 +143,7 @@ def right(pair: tuple[float, float], exact: Fraction | float, dtype: torch.dtype
     return mine <= max(NEAR / torch.finfo(dtype).eps, 4 * eager)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", FORMULAS)

@@ -98,6 +98,7 @@ def function_of(name: str, space: dict[str, Any]) -> Callable[..., Tensor]:
 # The text
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("name", "dtype"), LINES)
 def test_a_file_can_be_read(name: str, dtype: str) -> None:
     lines = file_of(name, dtype).splitlines()

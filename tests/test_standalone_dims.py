@@ -49,6 +49,7 @@ def assert_right(name: str, lengths: tuple[int, ...]) -> None:
             assert_near(own[2:], exact[2:], 100)  # whose rounded elements PyTorch adds
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", DIMS)
 def test_a_file_can_be_read(name: str) -> None:
     lines = file_of(name, "float32").splitlines()

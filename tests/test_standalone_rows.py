@@ -64,6 +64,7 @@ def assert_exact(name: str, given: list[Any], times: float = 4) -> None:
     assert_near(results(function, given), results(function, wide(given)), times)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ROWS)
 def test_a_file_of_rows_can_be_read(name: str) -> None:
     for dtypes, most in zip((["float32"], []), LINES.get(name, (650, 690)), strict=True):

@@ -63,6 +63,7 @@ def assert_right(name: str) -> None:
             assert_near(own[2:], exact[2:], 100)  # whose rounded elements PyTorch adds
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", WINDOWS)
 def test_a_file_of_windows_can_be_read(name: str) -> None:
     whole = file_of(name, "float32")
@@ -107,6 +108,7 @@ REFUSED: list[tuple[str, list[Any], str]] = [  # the arguments behind a tensor
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("name", "given", "message"), REFUSED)
 def test_windows_that_are_refused(name: str, given: list[Any], message: str) -> None:
     function, _ = executed(f"windows/{name}", *NAMES)

@@ -293,7 +293,7 @@ MODELS = {
 @pytest.fixture(
     scope="module",
     params=[
-        name if name in ("conv_min_add_scale", "swish_beta") else pytest.param(name, marks=pytest.mark.full)
+        name if name == "conv_min_add_scale" else pytest.param(name, marks=pytest.mark.full)
         for name in MODELS
     ],
 )

@@ -48,7 +48,8 @@ SUMMED: dict[str, tuple[Shape, Shape]] = {  # few blocks, each of whose threads 
 
 
 @pytest.fixture(
-    scope="module", params=["swish", pytest.param("bias_gelu", marks=pytest.mark.full), "curve_gelu"]
+    scope="module",
+    params=["swish", *(pytest.param(name, marks=pytest.mark.full) for name in ("bias_gelu", "curve_gelu"))],
 )
 def emulation(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

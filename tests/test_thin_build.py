@@ -141,6 +141,7 @@ def test_a_build_of_another_process_that_made_nothing_is_begun_here(late: Late, 
     assert late.begun > 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("late", [("thin_killed", KILLED)], indirect=True)
 def test_a_build_that_is_killed_is_one_sentence(
     late: Late, tmp_path: Path, caplog: pytest.LogCaptureFixture
