@@ -35,6 +35,7 @@ def assert_alike(found: list[Tensor], exact: list[Tensor]) -> None:
     assert torch.equal(found[0].nan_to_num(7.0), exact[0].nan_to_num(7.0))
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize(

@@ -136,6 +136,7 @@ FORMULAS: dict[str, tuple[Call, bool, list[str]]] = {  # whether sizes are symbo
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("case", FORMULAS)
 def test_the_formulas_of_a_graph_for_one_dtype_and_layout(case: str) -> None:
     function, dynamic, expected = FORMULAS[case]

@@ -81,6 +81,7 @@ def test_what_decides_a_module_makes_it_new(what: str, remembered: Workshop, com
     assert compiled == ["gate"]
 
 
+@pytest.mark.full
 def test_a_binding_has_modules_of_its_own(remembered: Workshop, compiled: list[str]) -> None:
     output = remembered.run("build", "--binding", "pybind").output
     assert output.splitlines() == ["changed  generated/_runtime", "unchanged: 2 modules"]
@@ -88,6 +89,7 @@ def test_a_binding_has_modules_of_its_own(remembered: Workshop, compiled: list[s
     assert compiled == ["gate", "twice"]
 
 
+@pytest.mark.full
 def test_another_compiler_makes_modules_new(
     remembered: Workshop, compiled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +121,7 @@ def test_what_cannot_be_read_beside_a_spec_keeps_nothing(remembered: Workshop, c
     assert compiled == ["gate", "gate"]
 
 
+@pytest.mark.full
 def test_a_spec_that_changes_while_it_is_compiled_is_not_remembered(
     remembered: Workshop, monkeypatch: pytest.MonkeyPatch, compiled: list[str]
 ) -> None:

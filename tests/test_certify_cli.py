@@ -154,6 +154,7 @@ def test_resume_leaves_out_what_is_there(halved: Workshop, calls: list[str]) -> 
     assert len(calls) == 4
 
 
+@pytest.mark.full
 def test_resume_looks_again_at_another_kernel(halved: Workshop, calls: list[str]) -> None:
     halved.run("certify", "--device", "cpu")
     halved.build("halved", "formula: x / 2 + 0.25\ndtypes: [float32, float16]")
@@ -298,6 +299,7 @@ def audited(workshop: Workshop, function: str, formula: str, *more: str) -> tupl
     return result.exit_code, [line.split() for line in result.output.splitlines()]
 
 
+@pytest.mark.full
 def test_audit_finds_what_eager_cancels(workshop: Workshop, thin: None) -> None:
     name = "torch.nn.functional.gelu"
     status, (value, slope) = audited(workshop, name, "x * ndtr(x)", "--dtype", "bfloat16")

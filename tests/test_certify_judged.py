@@ -88,6 +88,7 @@ def wrong_beyond(x: Tensor, y: Tensor) -> Tensor:
     return torch.where((x.abs() > 1e4) | (y.abs() > 1e4), 2 * x * y, x * y)
 
 
+@pytest.mark.full
 def test_what_is_beyond_the_range_is_reported_and_not_judged() -> None:
     found = evaluator(X * Y, wrong_beyond, "xy", eager=torch.mul).evidence("float32")
     broken = contract.judged(found, "accurate", "cpu").broken

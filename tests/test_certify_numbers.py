@@ -462,6 +462,7 @@ def times_pi(x: Tensor) -> Reals:
     return exact.reals(hi, middle - (hi - high) + low, torch.float32)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("run", STARTS)
 def test_the_sums_of_a_sweep_are_those_of_every_input(

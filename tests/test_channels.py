@@ -164,6 +164,7 @@ def test_cuda_text_compiles_without_a_warning(modules: Any, tmp_path: Path) -> N
     nvcc(tmp_path, "behind_tanh", text, *CUDA_FLAGS, "-ptx", "-arch=compute_90")
 
 
+@pytest.mark.full
 def test_a_compiled_layer_takes_other_batches_and_no_bias(modules: Any) -> None:
     layers: list[Any] = [modules("added_relu").AddedRelu(6).double(), nn.BatchNorm2d(6).double()]
     for layer in layers:

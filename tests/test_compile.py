@@ -203,6 +203,7 @@ def test_decompose_leaves_no_operator(graded: bool) -> None:
     assert "fusegen" not in code
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_the_policy_of_a_module_comes_before_the_policy_of_all(backend: str) -> None:
     runtime("policy").set_compile_policy("decompose")

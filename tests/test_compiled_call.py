@@ -148,6 +148,7 @@ def test_second_derivatives_go_through_python(kind: str) -> None:
         assert torch.equal(a, b)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float16, BF16, torch.float64])
 def test_other_dtypes(dtype: torch.dtype) -> None:
@@ -282,6 +283,7 @@ def test_a_function_that_reads_its_scalars_is_called(name: str) -> None:
         assert call(x, *scalars).isnan().all()
 
 
+@pytest.mark.full
 def test_places_have_no_gradient() -> None:
     counted, [x] = Counted("scans/argmax"), drawn((3, 5))
     with torch.no_grad():

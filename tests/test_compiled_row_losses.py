@@ -73,6 +73,7 @@ def test_value_and_gradient(
     assert same(own, right)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["rows/cross_entropy", "losses/weighted_cross_entropy"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_values_and_gradients_are_pytorchs(name: str, reduction: str) -> None:

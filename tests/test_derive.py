@@ -323,7 +323,7 @@ DIVIDED_BY = {"snake_per_channel": 1}  # an input, which is not tried at 0, wher
 
 
 @pytest.mark.together
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", SPECS)
 def test_the_gradient_of_every_committed_spec_is_that_of_its_eager_form(name: str) -> None:
     """At kinks too; the eager form is the one in the module, of PyTorch's own operations."""

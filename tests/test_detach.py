@@ -103,6 +103,7 @@ def test_forward_mode_and_a_compiled_graph_stop_it_too(name: str, modules: dict[
     torch.testing.assert_close(own.grad, given.grad)
 
 
+@pytest.mark.full
 def test_it_is_written_for_readers_and_gone_from_the_kernels(workshop: Workshop) -> None:
     workshop.spec("gate", "formula: x * sigmoid(detach(x))")
     text = workshop.run("show", "gate", "--stage", "module").output

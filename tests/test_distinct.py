@@ -279,6 +279,7 @@ def test_one_gradient_alone(wanted: int, modules: Modules, monkeypatch: pytest.M
     assert all(t.grad is None for k, t in enumerate(given) if k != wanted)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("shapes", [SHAPES["equal"], ((2, 3), (3,), (2, 1)), ((2, 1), (1, 3), (2, 3))])
 def test_derivatives_of_any_order_agree_with_differences(

@@ -203,6 +203,7 @@ def test_the_kernel_draws_the_masks_of_pytorch(
     assert same_bits(once, found[0])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("device", ["cpu", GPU])
 def test_a_mask_is_drawn_again_for_gradients(
     device: str, modules: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch

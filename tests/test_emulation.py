@@ -229,6 +229,7 @@ def test_an_exponential_is_finite_up_to_the_largest_float(tmp_path: Path) -> Non
     assert ulps(actual, x.double().exp().float()) <= 1
 
 
+@pytest.mark.full
 @pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_chain_is_near_its_steps(emulate: Emulate, dtype: torch.dtype) -> None:
@@ -452,6 +453,7 @@ def test_as_many_dimensions_as_there_may_be_are_walked(emulate: Emulate) -> None
     assert_same(actual, in_math(EXACT["hardsigmoid"].forward, x), x)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_eager_numerics_round_after_every_step(eager: Emulated, dtype: torch.dtype) -> None:
     x, g = samples(dtype, 20_000, 2)

@@ -130,6 +130,7 @@ def test_two_names_are_compiled_once_with_pybind(tmp_path: Path, counted: Counte
     assert counted.told(folder, IN_TURN, *NAMES, PATH="/nonexistent") == refusals(*NAMES)
 
 
+@pytest.mark.full
 def test_names_of_another_module_are_not_loaded(tmp_path: Path) -> None:
     """Its sum is right, and its path: namespaces of two projects and names may make the same one."""
     module = compiled(tmp_path, "one", BODY)

@@ -127,6 +127,7 @@ def test_a_result_next_to_a_zero_of_a_sum_is_compared_with_eagers(formula: str, 
         assert compiled.plan[miss.which, miss.device, "float32"] == FLOAT
 
 
+@pytest.mark.full
 def test_sums_are_tried_with_what_only_scalars_decide(workshop: Workshop) -> None:
     body = "inputs: {x: {}, y: {}}\nparams: {c: 0.000001}\nformula: sqrt((x - y)**2 + c)"
     compiled = compiled_file(workshop.spec("charbonnier", body))
@@ -181,6 +182,7 @@ def test_a_share_that_c5_may_not_admit_is_told(
     assert any("may be misrounded at" in sentence for sentence in contract_warnings(compiled))
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["mish", "softplus", "swiglu", "hardswish"])
 def test_nothing_is_told_of_what_certificates_show_to_be_right(name: str) -> None:

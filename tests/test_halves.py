@@ -106,6 +106,7 @@ def test_what_double_loses_is_given_by_series(tmp_path: Path) -> None:
     assert found.plan[Pass.BACKWARD, Device.CPU, "float64"] == DOUBLE
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("formula", "which"), [("x - sin(x)", Pass.FORWARD), ("sin(x) / x", Pass.BACKWARD)]
@@ -133,6 +134,7 @@ def test_what_float_loses_and_double_does_not_is_computed_in_double(
     assert method == (Table() if device is Device.CUDA else DOUBLE)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("formula", "lost"),
@@ -174,6 +176,7 @@ def test_16_bits_that_cancel_are_neighbours_of_the_exact_ones(device: str, tmp_p
     assert abs(places[0] - places[1]).max() <= 1
 
 
+@pytest.mark.full
 def test_a_warning_tells_of_low_words_that_are_not_there() -> None:
     found = build.compiled_file(BEHIND_A_BIAS)
     on_cuda = [cell for cell in found.plan.methods if cell[1] is Device.CUDA and "16" in cell[2]]
@@ -183,6 +186,7 @@ def test_a_warning_tells_of_low_words_that_are_not_there() -> None:
     assert {device for device, _ in told} == {Device.CUDA}
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("formula", "inputs", "said"),

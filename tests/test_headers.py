@@ -82,7 +82,7 @@ def compiled(source: Path, *command: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize(
     "name",

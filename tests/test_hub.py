@@ -154,6 +154,7 @@ def certified(workshop: Workshop, digest: str = "") -> str:
     return str(row)
 
 
+@pytest.mark.full
 def test_the_card_has_the_errors_of_the_certificates(hub: Workshop) -> None:
     text = Path("acts/README.md").read_text(encoding="utf-8")
     assert text.startswith("---\nlibrary_name: kernels\nlicense: other\nlicense_name: mit-0\n")
@@ -235,6 +236,7 @@ def test_a_file_in_the_way_is_not_overwritten(hub: Workshop) -> None:
     assert result.output.startswith(f"acts/{CPU}/_kernels/tanh.py: 'fusegen hub' did not write this")
 
 
+@pytest.mark.full
 def test_a_file_that_was_changed_is_not_overwritten(hub: Workshop) -> None:
     hub.file("acts/README.md", "# by hand")
     before = hub.files()
@@ -274,7 +276,6 @@ def test_an_interrupted_command_can_be_run_again(hub: Workshop, done: int) -> No
         shutil.rmtree("acts")
 
 
-@pytest.mark.full
 def test_layers_of_one_name_are_refused(workshop: Workshop) -> None:
     workshop.spec("swiglu_halves", "formula: x + 1\n")
     result = workshop.run("hub", "acts", "swiglu", "swiglu_halves")

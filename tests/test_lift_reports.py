@@ -63,6 +63,7 @@ def test_the_clocks_of_a_chip_choose_the_regions(workshop: Workshop) -> None:
     }
 
 
+@pytest.mark.full
 def test_where_the_gpu_is_late_bytes_decide(workshop: Workshop) -> None:
     workshop.file("net.py", NET)
     alone = "chain_mul_relu, forward: enqueue 10.4 us for 16.2, device {} us for {}: a kernel\n"

@@ -32,6 +32,7 @@ def patched(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Sequential, An
     return model, fusegen.patch(model, folder=folder), folder
 
 
+@pytest.mark.full
 def test_a_large_layer_and_its_activation_have_a_kernel(patched: tuple[nn.Sequential, Any, Path]) -> None:
     model, report, folder = patched
     assert [(each.path, each.module) for each in report.replaced] == [

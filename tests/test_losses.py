@@ -153,6 +153,7 @@ def test_a_wrong_sum_of_parts_is_seen(lost: str, monkeypatch: pytest.MonkeyPatch
     assert ulps(value.detach(), exact.detach()) > 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("graded", [False, True])
 def test_values_of_parts_are_not_rounded(dtype: torch.dtype, graded: bool) -> None:
@@ -180,7 +181,7 @@ def test_means_of_parts_are_in_double(dtype: torch.dtype) -> None:
 NUMBERS = (0.0, -0.0, 1.0, -3.5, 1e30, torch.inf, -torch.inf, torch.nan)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"])
 def test_nan_and_infinities_of_differences(name: str, dtype: torch.dtype) -> None:

@@ -160,6 +160,7 @@ def test_the_operators_keep_no_mask_on_the_cpu(name: str, extensions: Path) -> N
     assert_same(ours, module.KERNELS.backward(grad, saved, *params), grad, x)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", by_module(["relu6", "leaky_relu", "hardtanh"]))
 def test_in_place_a_tensor_may_be_written_over_again(name: str, extensions: Path) -> None:

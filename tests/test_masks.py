@@ -158,6 +158,7 @@ def test_second_derivatives_and_transforms(modules: dict[str, ModuleType]) -> No
     torch.testing.assert_close(slope, exact, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.full
 def test_other_calls_take_masks_too(modules: dict[str, ModuleType]) -> None:
     choice, (x, m) = modules["choice"].choice, tensors_of("choice", torch.float32)
     expected = BODIES["choice"][1](x, m)

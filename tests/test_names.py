@@ -161,7 +161,7 @@ def test_a_variable_is_renamed_where_the_kernel_calls_a_function_of_its_name() -
     assert "zzz_forward(M gate, M up) {" in plain
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_what_reads_a_kernels_scalars_declares_nothing_that_a_spec_may(body: str) -> None:
     text = build.sources(named(body))["cuda"]

@@ -160,6 +160,7 @@ def test_copies_and_pickles_are_networks_of_their_own(network: Network) -> None:
     network.train()
 
 
+@pytest.mark.full
 def test_a_second_lift_compiles_nothing(
     model: networks.Mobile, folder: Path, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -441,6 +442,7 @@ class Optional(nn.Module):
         return (y, x) if pair else y
 
 
+@pytest.mark.full
 def test_arguments_that_the_inputs_leave_out_have_their_defaults(folder: Path) -> None:
     model, x = Optional(), torch.randn(6, 4)
     network = lifted_network(model, x, folder)
@@ -627,6 +629,7 @@ def test_hooks_of_a_layer_run(tmp_path: Path, folder: Path) -> None:
     assert seen == [1]
 
 
+@pytest.mark.full
 def test_tied_parameters_stay_tied(folder: Path) -> None:
     model = Holder(lambda m, x: m.other(torch.relu(m.fc(x) * 2 + x)))
     model.other = nn.Linear(4, 4)

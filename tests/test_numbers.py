@@ -125,6 +125,7 @@ def test_gradients_reach_every_tensor(mixed: ModuleType) -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.full
 def test_a_compiled_graph_takes_every_number(product: ModuleType) -> None:
     model: Any = torch.compile(product.ModelNew(), fullgraph=True, backend="aot_eager")
     a = torch.rand(8)

@@ -117,6 +117,7 @@ def results(layer: nn.Module, x: Tensor, cos: Tensor, sin: Tensor) -> list[Tenso
     return [*made, *torch.autograd.grad(made, [leaf, *layer.parameters()], weights)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", rotary.DTYPES, ids=str)
 @pytest.mark.parametrize("batch", [1, 2])
 def test_rotary_embeddings_are_one_kernel(dtype: torch.dtype, batch: int, runs: Ran) -> None:

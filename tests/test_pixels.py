@@ -238,6 +238,7 @@ def test_the_module_says_which_kernels_it_has(module: Any, tmp_path: Path) -> No
     assert "KERNELS.without_bias(self.conv, x)" in Path(str(other.__file__)).read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_a_standalone_file_has_pytorchs_layer(workshop: Workshop) -> None:
     workshop.spec("conv_relu_scale", SPEC.format(1))
     workshop.done("build", "--standalone", "alone")

@@ -285,6 +285,7 @@ def test_a_gradient_is_computed_in_float_where_eagers_errors_are_as_large(
         assert known.float_ok is (method == FLOAT)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("formula", "which", "method"),

@@ -102,6 +102,7 @@ def test_the_forms_of_numbers() -> None:
         same("AdaptiveMaxPool2d", (size,), x)
 
 
+@pytest.mark.full
 def test_a_layer_whose_numbers_change_has_other_windows() -> None:
     layer, x = OWN.MaxPool2d(2), drawn("MaxPool2d")
     before = layer(x)

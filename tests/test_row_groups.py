@@ -86,6 +86,7 @@ def test_values_and_gradients(name: str, sizes: tuple[int, ...], dtype: torch.dt
         assert (got.double() - real).abs().max() <= 1.01 * torch.finfo(dtype).eps * real.abs().max()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("one", ["weight", "bias"])
 @pytest.mark.parametrize("name", ["group_norm", "instance_norm"])
 def test_one_number_for_all_channels(name: str, one: str) -> None:
@@ -125,6 +126,7 @@ def test_a_compiler_records_groups(dynamic: bool) -> None:
         torch.testing.assert_close(compiled(x), layer(x))
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", CASES)
 def test_double_precision_and_second_derivatives(name: str) -> None:

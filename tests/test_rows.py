@@ -301,6 +301,7 @@ def test_empty_tensors(modules: Any, device: str) -> None:
     assert not weight.grad.any()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "logsumexp"])
 def test_at_home_in_pytorch(modules: Any, name: str) -> None:
     module, reference = modules(name), CASES[name].reference

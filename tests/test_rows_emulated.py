@@ -142,6 +142,7 @@ def test_cross_entropy_of_an_index(dtype: torch.dtype) -> None:
     assert_near(own, torch.autograd.grad(exact, wide, grad[:, 0].double())[0], 4)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", FEWER)
 @pytest.mark.parametrize("rows", [0, 1, 700, 17000])  # of one block, and of several
@@ -206,6 +207,7 @@ def test_rows_whose_squares_leave_floats_range(dtype: torch.dtype) -> None:
 GROUPS = ((2, 3, 4, 5), (3, 2, 8, 1), (1, 2, 2, 40), (2, 1, 3, 96), (1, 1, 2, 4201), (2, 2, 5, 520))
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", GROUPS)

@@ -84,6 +84,7 @@ def test_tensors_that_no_gradient_reads_are_not_saved(module: ModuleType, shape:
     assert [None if t is None else tuple(t.shape) for t in node.saved_tensors] == [WHOLE, (5, 1), None]
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_tensor_that_is_not_saved_is_freed_and_may_be_written_over(
@@ -174,7 +175,7 @@ def test_gradients_are_those_of_eager(module: ModuleType, shape: Shape) -> None:
         assert [t.shape for t in found] == [t.shape for t in given]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(

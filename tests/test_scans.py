@@ -181,6 +181,7 @@ def test_cuda_text_computes_the_same(modules: Any, name: str, dtype: torch.dtype
             assert_near(own, other.movedim(case.dim, -1), BOUNDS[dtype])
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", PLACES)
 def test_cuda_text_finds_the_same_places(modules: Any, name: str) -> None:
@@ -273,6 +274,7 @@ def test_layouts_and_batches_give_the_same_bits(modules: Any, name: str, layout:
             assert torch.equal(function(x[1:]), made[0][0][1:])
 
 
+@pytest.mark.full
 def test_a_tensor_of_one_row_has_the_sum_as_its_gradient(modules: Any) -> None:
     module, case = modules("chain"), CASES["chain"]
     x, w = drawn("chain", 30, torch.float32)
@@ -351,6 +353,7 @@ def test_an_index_beside_a_scan_is_refused(workshop: Workshop, formula: str) -> 
         build.compiled_either(path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("device", ["cpu", GPU])
 def test_rows_that_may_lie_apart_begin_anywhere(modules: Any, device: str) -> None:
     """Behind an incoming gradient that is one number for all, rows lie side by side at odd places."""

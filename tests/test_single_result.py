@@ -114,6 +114,7 @@ def test_every_function_has_a_bound_and_a_limit() -> None:
     assert AT_INFINITY.keys() == {*FUNCTIONS} - {"times_ndtr", "times_tanh_softplus"}
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize("name", FUNCTIONS)

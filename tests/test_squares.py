@@ -51,6 +51,7 @@ SPELLINGS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -136,6 +136,7 @@ def test_a_row_has_equal_bits_whatever_the_batch() -> None:
     assert_exact("layer_norm", [x, weight, weight.flip(0), 1e-5])  # whose sums are of all parts of the rows
 
 
+@pytest.mark.full
 def test_indices_and_reductions() -> None:
     function, _ = executed("rows/cross_entropy", "float32")
     x, picked = torch.randn(6, 11), torch.tensor([3, 0, -100, 10, 2, 2])
@@ -159,6 +160,7 @@ def test_indices_and_reductions() -> None:
         function(x, picked.to("meta"))
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile does
 def test_second_derivatives_and_compilers_of_rows() -> None:
     function, space = executed("rows/layer_norm", "float32")

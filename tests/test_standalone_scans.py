@@ -108,6 +108,7 @@ def test_rows_without_a_place() -> None:
         function(torch.randn(3, 0))
 
 
+@pytest.mark.full
 def test_zeros_of_a_product() -> None:
     function, _ = executed("scans/cumprod", *NAMES)
     x = torch.randn(4, 9)

@@ -108,7 +108,6 @@ REFUSED: list[tuple[str, list[Any], str]] = [  # the arguments behind a tensor
 ]
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize(("name", "given", "message"), REFUSED)
 def test_windows_that_are_refused(name: str, given: list[Any], message: str) -> None:
     function, _ = executed(f"windows/{name}", *NAMES)

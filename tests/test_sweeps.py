@@ -125,7 +125,7 @@ def test_sums_beside_results_that_are_written_over(emulation: tuple[Emulated, An
             assert_same(found, right)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(("dtype", "last"), [(torch.float16, 2.0**-24), (torch.bfloat16, 2.0**-30)])
 def test_a_result_of_double_is_rounded_once(tmp_path: Path, dtype: torch.dtype, last: float) -> None:
     """Of a sum that a float ends at a tie, the last term decides which neighbour it is."""

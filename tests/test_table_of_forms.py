@@ -164,6 +164,7 @@ def test_inductor_takes_it(row: Row) -> None:
     assert_close(call, steps, steps.given(torch.randn(3, CHANNELS, 5, 2)))
 
 
+@pytest.mark.full
 @by_row
 @pytest.mark.few(1)
 @pytest.mark.parametrize("strict", [False, True])

@@ -92,6 +92,7 @@ def late(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("late", [("thin_late", SLOW)], indirect=True)
 def test_pytorchs_convolution_runs_until_the_kernel_is_built(late: Late, tmp_path: Path) -> None:
     wanted = _graded(lambda x: by_pytorch(late.model, x), late.x)
