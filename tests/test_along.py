@@ -36,7 +36,6 @@ def assert_alike(found: list[Tensor], exact: list[Tensor]) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize(
     ("count", "shape"), [*((3, shape) for shape in SHAPES), *((1, shape) for shape in SINGLE)]
@@ -111,7 +110,6 @@ LEARNED: dict[str, tuple[Callable[..., Tensor], Tensor]] = {
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("name", LEARNED)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_learned_parameters_get_the_gradients_of_the_formula(name: str, dtype: torch.dtype) -> None:

@@ -154,7 +154,6 @@ OWN: dict[str, tuple[dict[str, Any], Tensor]] = {  # by what is called input: ho
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("body", OWN)
 def test_what_a_spec_calls_input_keeps_its_name(body: str, tmp_path: Any) -> None:
     words, expected = OWN[body]

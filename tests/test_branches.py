@@ -105,7 +105,6 @@ FORMULAS: dict[str, tuple[str, Callable[[Fraction], Fraction]]] = {
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize("name", FORMULAS)
 def test_a_slope_keeps_its_digits_far_out(name: str, tmp_path: Path) -> None:

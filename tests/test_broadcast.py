@@ -237,7 +237,6 @@ def test_sums_are_the_same_in_every_run_and_whatever_the_threads(module: ModuleT
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "shapes", [((2, 3, 4), (3, 1), (4,)), ((3, 1), (4,), ()), ((2, 2), (2, 1), (2, 2))]
 )

@@ -111,7 +111,6 @@ def test_what_is_assumed_is_the_range() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
 def test_one_tensor_is_judged_where_it_is_assumed_to_be(
     monkeypatch: pytest.MonkeyPatch, dtype: str

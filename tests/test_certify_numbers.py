@@ -463,7 +463,6 @@ def times_pi(x: Tensor) -> Reals:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("run", STARTS)
 def test_the_sums_of_a_sweep_are_those_of_every_input(
     monkeypatch: pytest.MonkeyPatch, times: IntervalFilter, run: str
@@ -614,7 +613,6 @@ def of_group(request: pytest.FixtureRequest) -> Callable[[tuple[str, ...]], Inte
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "sign", [0, pytest.param(2**31, marks=pytest.mark.full)], ids=["positive", "negative"]
 )

@@ -195,7 +195,6 @@ def test_a_brief_operator_is_decomposed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("graded", [False, True], ids=["inference", "training"])
 def test_decompose_leaves_no_operator(graded: bool) -> None:
     runtime("policy").set_compile_policy("decompose")
@@ -270,7 +269,6 @@ class Counting(CustomGraphPass):
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["pass", "callable"])
 def test_a_pass_of_the_user_runs_too(kind: str) -> None:
     counting = Counting()

@@ -149,7 +149,6 @@ def test_second_derivatives_go_through_python(kind: str) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float16, BF16, torch.float64])
 def test_other_dtypes(dtype: torch.dtype) -> None:
     counted, tensors = Counted("swiglu"), drawn((3, 5), (3, 5), dtype=dtype)
@@ -169,7 +168,6 @@ OF_PYTHON: dict[str, tuple[str, list[tuple[int, ...]]]] = {
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", OF_PYTHON)
 def test_a_gradient_that_is_shared_or_reads_a_shape_is_recorded_by_python(kind: str) -> None:
     name, shapes = OF_PYTHON[kind]

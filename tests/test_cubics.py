@@ -139,7 +139,6 @@ def test_what_is_no_function_of_one_element_double_computes(
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("dtypes", ["float32", "float32, float16", "bfloat16"])
 def test_double_serves_also_where_no_tensor_is_of_doubles(
     dtypes: str, chain: ModuleType, tmp_path: Path, extensions: Path

@@ -286,7 +286,6 @@ def test_a_slope_that_reads_no_scalar_does_not_depend_on_it(
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("dtypes", ["float32", "float32, float16", "bfloat16"])
 def test_double_serves_also_where_no_tensor_is_of_doubles(
     dtypes: str, build: Callable[..., Emulated], tmp_path: Path, extensions: Path

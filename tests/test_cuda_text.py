@@ -60,7 +60,7 @@ SMALLER = ("float32", "float16", "bfloat16")
 KERNELS, ELEMENTS = 2, 4  # forward and backward; dtypes
 # compiled with every index; the others as dense tensors need it
 WHOLE = ("rrelu", "swiglu")
-# a module of each method, by default of two, compiled for one chip; `make test-full` compiles all for every chip
+# a module of each method, by default of two, for one chip; `make test-full` compiles all for every chip
 METHODS = ("celu", "mish_mish", *(("hardtanh", "snake", "tanh") if FULL else ()))
 GROUPS = 8
 SOME = "Dtypes<BFLOAT16, FLOAT64>()"
@@ -231,7 +231,6 @@ TWO = (
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.usefixtures("exact_eager_once")
 @pytest.mark.parametrize(
     ("dtype", "body"),
@@ -264,7 +263,6 @@ def test_all_processors_together_give_the_same_kernels(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("name", by_module(["gelu", "relu6", "silu", "snake", "tanh_exp"]))
 def test_what_holds_a_module_against_its_formula_compiles(name: str, tmp_path: Path) -> None:
     subject = of_spec(library_spec(name), ROOT / "generated")

@@ -260,7 +260,6 @@ def test_shapes_whose_gradients_nobody_asks_for_take_no_call(
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("wanted", [0, 1, 2])
 def test_one_gradient_alone(wanted: int, modules: Modules, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two equal gradients one is asked for; the tensors are not saved, as no gradient reads them."""
@@ -280,7 +279,6 @@ def test_one_gradient_alone(wanted: int, modules: Modules, monkeypatch: pytest.M
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("shapes", [SHAPES["equal"], ((2, 3), (3,), (2, 1)), ((2, 1), (1, 3), (2, 3))])
 def test_derivatives_of_any_order_agree_with_differences(
     shapes: tuple[Shape, ...], modules: Modules

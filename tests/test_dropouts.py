@@ -135,7 +135,6 @@ def test_arithmetic_around_it_has_the_bits_of_pytorch(
 
 
 @pytest.mark.full
-@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("device", ["cpu", GPU])

@@ -75,7 +75,6 @@ def test_in_emulation(dtype: torch.dtype, emulation: Emulated, tmp_path: Path) -
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("body", [CHAIN, GATE], ids=["chain", "gate"])
 @pytest.mark.parametrize("dtype", ALONE)

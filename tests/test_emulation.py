@@ -230,7 +230,6 @@ def test_an_exponential_is_finite_up_to_the_largest_float(tmp_path: Path) -> Non
 
 
 @pytest.mark.full
-@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_chain_is_near_its_steps(emulate: Emulate, dtype: torch.dtype) -> None:
     emulation = emulate("relu_hardswish")
@@ -482,7 +481,6 @@ def test_eager_numerics_round_after_every_step(eager: Emulated, dtype: torch.dty
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("alpha", [0.75, -2.0])
 def test_the_host_computes_functions_of_parameters_in_double(tmp_path: Path, alpha: float) -> None:
     body = "params: {alpha: 0.5}\nformula: x * exp(alpha) + maximum(alpha, 0.25) * sigmoid(alpha)\n"
@@ -760,7 +758,6 @@ def test_what_no_polynomial_gives_the_formula_does(
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("chip", CHIPS)
 def test_what_is_left_is_settled_in_every_vector_of_a_thread(
     emulate: Emulate, emulate_formula: Emulate, chip: int

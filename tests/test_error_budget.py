@@ -298,7 +298,6 @@ FUNCTIONS = {
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_no_function_errs_by_more_than_its_budget(name: str) -> None:
     """At the arguments that the budget names."""

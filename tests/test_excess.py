@@ -183,7 +183,6 @@ def test_a_share_that_c5_may_not_admit_is_told(
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["mish", "softplus", "swiglu", "hardswish"])
 def test_nothing_is_told_of_what_certificates_show_to_be_right(name: str) -> None:
     """One result at half of the floats, or functions in a product, are no reason to warn."""

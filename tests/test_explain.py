@@ -331,7 +331,6 @@ def test_a_picture_has_the_function_and_a_panel_of_errors_for_each_output(
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["svg", "png"])
 def test_a_picture_has_the_same_bytes_each_time(
     drawn: error_plot.ErrorPlot, kind: str, tmp_path: Path

@@ -117,7 +117,6 @@ def test_of_a_gradient_the_limit_is_that_times_what_comes_in() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.usefixtures("optimised")
 def test_a_kernel_gives_the_limits_that_it_never_reaches(

@@ -34,7 +34,6 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Elements]
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", FORMULAS)
 def test_a_users_formula_keeps_the_contract(

@@ -107,7 +107,6 @@ def test_what_double_loses_is_given_by_series(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("formula", "which"), [("x - sin(x)", Pass.FORWARD), ("sin(x) / x", Pass.BACKWARD)]
 )
@@ -135,7 +134,6 @@ def test_what_float_loses_and_double_does_not_is_computed_in_double(
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("formula", "lost"),
     [("where(abs(x - y) < 1, 0.5 * (x - y)**2, abs(x - y) - 0.5)", False), ("x * sigmoid(y)", False)],
@@ -187,7 +185,6 @@ def test_a_warning_tells_of_low_words_that_are_not_there() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("formula", "inputs", "said"),
     [

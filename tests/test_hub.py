@@ -262,7 +262,6 @@ def test_a_link_in_place_of_a_folder_is_refused(hub: Workshop, name: str) -> Non
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("done", [1, 19])
 def test_an_interrupted_command_can_be_run_again(hub: Workshop, done: int) -> None:
     for _ in range(2):  # of a folder with another version, and of a new one

@@ -339,7 +339,6 @@ WRONG_ONES: dict[str, tuple[str, str, str, list[str]]] = {
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("case", WRONG_ONES)
 def test_a_wrong_module_is_told(case: str) -> None:
     name, right, wrong, expected = WRONG_ONES[case]

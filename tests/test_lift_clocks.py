@@ -220,7 +220,6 @@ def test_a_network_is_not_timed_where_memory_is_short() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("is_faster", [True, False])
 def test_a_network_that_is_slower_is_refused(
     is_faster: bool, folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -124,7 +124,6 @@ FAULTS = {
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "fault", [pytest.param(f, marks=[pytest.mark.full] * (k > 1)) for k, f in enumerate(FAULTS)]
 )

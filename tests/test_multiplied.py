@@ -86,7 +86,6 @@ def test_one_kernel_has_the_bits_of_two(name: str) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("chip", ["80", "90a"])
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 def test_nvcc_compiles_a_kernel_of_operands_without_a_spill(tmp_path: Path, chip: str) -> None:

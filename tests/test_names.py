@@ -200,7 +200,6 @@ def natural(first: str, second: str, third: str) -> str:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("k", range(3))
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_natural_names_compile(k: int, tmp_path: Path) -> None:

@@ -160,7 +160,6 @@ def test_a_gate_keeps_what_a_float_holds(functions: Compiled) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("name", BODIES)
 def test_single_word_double_is_taken_where_it_is_accurate_enough(name: str, tmp_path: Path) -> None:
     body, words = BODIES[name]

@@ -286,7 +286,6 @@ def test_a_gradient_is_computed_in_float_where_eagers_errors_are_as_large(
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("formula", "which", "method"),
     [

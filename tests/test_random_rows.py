@@ -50,7 +50,6 @@ def assert_near(result: Tensor, exact: Tensor) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_formula_of_rows_is_that_of_pytorch(number: int, tmp_path: Path) -> None:
     row = row_formula(number)
@@ -66,7 +65,6 @@ def test_a_formula_of_rows_is_that_of_pytorch(number: int, tmp_path: Path) -> No
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("number", WHOLE)
 def test_cuda_kernels_of_a_formula_of_rows(number: int, tmp_path: Path) -> None:
     row = row_formula(number)

@@ -146,7 +146,6 @@ HEADER = "generated/_runtime/include/functions/selections.h"
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("more", ["", "using More = int;\n"], ids=["names", "a token"])
 def test_certificates_of_renamed_kernels_are_renewed(
     more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -150,7 +150,6 @@ def test_cuda_kernels_emulated(modules: Callable[[str], ModuleType], name: str, 
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", HALVES)
 def test_rows_that_lie_apart_have_their_bits_emulated(
     modules: Callable[[str], ModuleType], dtype: torch.dtype
@@ -181,7 +180,6 @@ def loss_of(name: str) -> Any:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("n", [300, 8, 37, 4104])
 def test_a_loss_of_rows_that_are_read_once_emulated(n: int, dtype: torch.dtype) -> None:

@@ -127,7 +127,6 @@ def test_a_compiler_records_groups(dynamic: bool) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("name", CASES)
 def test_double_precision_and_second_derivatives(name: str) -> None:
     x, weight, bias, _ = drawn((2, 4, 3), torch.float64)

@@ -153,7 +153,6 @@ def test_an_expression_is_picked_from_rows_of_several_dimensions(tmp_path: Path)
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("over", ["[1]", "[-3]"])
 def test_classes_along_channels(tmp_path: Path, over: str, device: str) -> None:

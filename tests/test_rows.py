@@ -326,7 +326,6 @@ def test_at_home_in_pytorch(modules: Any, name: str) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("formula", ["x / sum(x * x)", "sum(x * x)"])
 def test_a_batch_of_what_has_rows_from_a_dimension_on(tmp_path: Path, formula: str) -> None:
     """A further dimension in front moves the row, so that PyTorch's operations run."""

@@ -109,7 +109,6 @@ def test_values_and_gradients_beside_float64(modules: Any, name: str, device: st
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", CASES)
 def test_a_row_has_the_bits_that_it_has_side_by_side(modules: Any, name: str, device: str) -> None:

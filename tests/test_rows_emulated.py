@@ -112,7 +112,6 @@ def test_formulas_of_users_that_are_read_once(formula: str, tmp_path: Path) -> N
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", SIZES)
 def test_layer_norm_with_sums_over_the_rows(size: tuple[int, int], dtype: torch.dtype) -> None:
@@ -143,7 +142,6 @@ def test_cross_entropy_of_an_index(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", FEWER)
 @pytest.mark.parametrize("rows", [0, 1, 700, 17000])  # of one block, and of several
 def test_the_reduction_of_the_values_of_rows(rows: int, dtype: torch.dtype) -> None:
@@ -174,7 +172,6 @@ def test_rows_that_lie_apart_have_their_bits(size: tuple[int, int, int], dtype: 
 
 
 @pytest.mark.full
-@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", FEWER)
 def test_rows_that_begin_within_a_vector_have_their_bits(dtype: torch.dtype) -> None:
     kernels, x = library("softmax_of_channels"), drawn((2, 50, 16), dtype)
@@ -208,7 +205,6 @@ GROUPS = ((2, 3, 4, 5), (3, 2, 8, 1), (1, 2, 2, 40), (2, 1, 3, 96), (1, 1, 2, 42
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", GROUPS)
 @pytest.mark.parametrize("name", ["group_norm", "group_norm_silu"])

@@ -85,7 +85,6 @@ def test_tensors_that_no_gradient_reads_are_not_saved(module: ModuleType, shape:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_tensor_that_is_not_saved_is_freed_and_may_be_written_over(
     module: ModuleType, shape: Shape
@@ -128,7 +127,6 @@ FULL = ("scaled", "squared", "power", "rectified")
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.full if name in FULL else ()) for name in BODIES]
 )
@@ -207,7 +205,6 @@ def test_only_gradients_that_are_asked_for_are_written(
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_second_derivatives_and_transforms(module: ModuleType, shape: Shape) -> None:
     given = inputs(shape)

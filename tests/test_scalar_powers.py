@@ -18,7 +18,6 @@ def alike(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize(
     ("formula", "exponent"),

@@ -182,7 +182,6 @@ def test_cuda_text_computes_the_same(modules: Any, name: str, dtype: torch.dtype
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("name", PLACES)
 def test_cuda_text_finds_the_same_places(modules: Any, name: str) -> None:
     case, kernels = PLACES[name], emulated(modules(name))
@@ -197,7 +196,6 @@ def test_cuda_text_finds_the_same_places(modules: Any, name: str) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["product_of_a_chain", "chain"])
 def test_rows_of_more_tiles_than_are_kept(modules: Any, name: str) -> None:
     """The first scan begins again for each lot of tiles."""

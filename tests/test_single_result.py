@@ -115,7 +115,6 @@ def test_every_function_has_a_bound_and_a_limit() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_errs_by_as_much_as_the_estimate_says(name: str, built: tuple[ctypes.CDLL, str]) -> None:

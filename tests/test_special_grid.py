@@ -144,7 +144,6 @@ def right(pair: tuple[float, float], exact: Fraction | float, dtype: torch.dtype
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_guards_change_nothing_that_eager_has_right(name: str, dtype: torch.dtype) -> None:

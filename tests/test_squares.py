@@ -52,7 +52,6 @@ SPELLINGS = {
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("spelling", SPELLINGS)

@@ -195,7 +195,6 @@ def test_rows_on_an_emulated_chip(name: str) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", ROWS)
 def test_nvcc_compiles_kernels_of_rows(name: str, chip: str, tmp_path: Path) -> None:

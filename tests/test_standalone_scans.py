@@ -74,7 +74,6 @@ def test_scans_on_the_cpu(name: str) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["scans/argmax", "kernelbench/columns_argmin"])
 def test_places_on_the_cpu_and_on_an_emulated_chip(name: str) -> None:
     assert_places(name)

@@ -385,7 +385,6 @@ def test_results_and_gradients_are_those_of_the_model(case: Case) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 def test_results_in_double_are_those_of_the_model(case: Case) -> None:
     inputs = [x.double() for x in case.inputs(3.0)]
     ours, eager = randomised(case.ours()).double(), randomised(case.eager()).double()

@@ -227,7 +227,6 @@ def test_fake_tensors_are_laid_as_real_ones(module: Module) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("which", ["convolution", "convolution_forward"])
 def test_the_operator_is_as_pytorch_asks(module: Module, which: str) -> None:
     _, given = arguments(module)

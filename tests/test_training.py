@@ -120,7 +120,6 @@ def test_the_curve_of_losses_is_eagers(device: str) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("device", DEVICES)
 def test_in_float64_the_curves_are_the_same(device: str) -> None:
     models = [network(flag).to(device).double() for flag in (True, False)]

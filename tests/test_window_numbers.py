@@ -47,7 +47,6 @@ def drawn() -> Tensor:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("numbers", NUMBERS)
 def test_each_instance_has_its_own(module: Any, numbers: tuple[Any, ...]) -> None:
     model, x = module.ModelNew(*numbers), drawn()

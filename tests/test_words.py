@@ -256,7 +256,6 @@ def test_a_prescaled_step_takes_a_name_that_is_free() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("form", NESTED)
 def test_the_work_does_not_double_with_every_level(form: str, workshop: Workshop) -> None:
     formula = "x"
