@@ -4,14 +4,13 @@ import logging
 import os
 import re
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from budget import HANG
+from budget import waited_for
 from kernels import compiled
 from processes import built
 from thin_modules import CHAIN, Module, as_on_a_gpu, by_pytorch, emulated_library, model_and_input, own
@@ -21,13 +20,6 @@ from fusegen.runtime import compiled_call
 
 SLOW = "while [ ! -e {go} ]; do sleep 0.05; done; cp {library} made.so"  # in place of nvcc
 KILLED = "echo $$ > {go}; exec sleep 600"
-
-
-def waited_for(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + HANG
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 class Late:
