@@ -86,7 +86,7 @@ def graded(function: Callable[..., Tensor], tensors: list[Tensor]) -> tuple[list
     return [y.detach(), *torch.autograd.grad(y, leaves, incoming)], state
 
 
-@pytest.mark.few(2)
+@pytest.mark.full
 @pytest.mark.together
 @pytest.mark.parametrize(("dtype", "p"), [*itertools.product(DTYPES, RATES)])
 @pytest.mark.parametrize(

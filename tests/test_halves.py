@@ -162,7 +162,7 @@ def test_16_bits_that_cancel_keep_their_low_words_on_cuda() -> None:
     assert tuple(contract_warnings(found)) == ()
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_16_bits_that_cancel_are_neighbours_of_the_exact_ones(device: str, tmp_path: Path) -> None:

@@ -231,6 +231,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.full
 def test_a_run_resumes_with_what_is_left(standalone: Path) -> None:
     first = run(standalone, "--only", "2")
     assert [row["problem"] for row in lines(standalone)] == ["2_Linear_Scale_Silu"]

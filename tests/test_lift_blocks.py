@@ -100,7 +100,7 @@ def test_a_block_computes_what_its_model_does(kind: type[nn.Module], kernel: str
             compare(network.train(mode), model.train(mode), *inputs)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("norm", [nn.LayerNorm, nn.RMSNorm])
 @pytest.mark.parametrize("mode", [True, False], ids=["training", "evaluation"])
 def test_a_sum_is_another_result(norm: Any, mode: bool, tmp_path: Path) -> None:

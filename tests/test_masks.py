@@ -127,7 +127,7 @@ def test_every_dtype_keeps_its_own(name: str, dtype: torch.dtype, modules: dict[
     torch.testing.assert_close(found, narrow, rtol=4 * torch.finfo(dtype).eps, atol=near)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_what_is_not_selected_does_not_leak(dtype: torch.dtype, modules: dict[str, ModuleType]) -> None:
     function = modules["mask_first"].mask_first

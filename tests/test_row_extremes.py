@@ -77,7 +77,7 @@ def test_ties_and_infinities_are_those_of_pytorch(modules: Any, name: str, dtype
             torch.testing.assert_close([each.double() for each in made], exact[:2], equal_nan=True)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("apart", [False, True])
 def test_cuda_text(modules: Any, dtype: torch.dtype, apart: bool) -> None:

@@ -68,7 +68,7 @@ def test_channels_on_the_cpu(name: str) -> None:
     assert_right(name)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", MODELS)
 def test_channels_on_an_emulated_chip(name: str) -> None:
     _, space = executed(name, *NAMES)

@@ -81,7 +81,7 @@ def test_places_on_the_cpu_and_on_an_emulated_chip(name: str) -> None:
     assert_places(name)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", SCANS)
 def test_scans_on_an_emulated_chip(name: str) -> None:
     with_cuda(name)

@@ -279,7 +279,7 @@ SPECIALS = {
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", ["max_dilated", "max_of_lines", "average_of_elements", *ADAPTIVE])
 @pytest.mark.parametrize("special", SPECIALS)
@@ -323,6 +323,7 @@ IN_BOXES = {  # and the most elements along a dimension
 }  # fmt: skip
 
 
+@pytest.mark.full
 @given(st.data())
 def test_cuda_text_pools_planes_of_any_size(modules: Any, data: Any) -> None:
     """Each size has boxes of its own: whole planes, several of them, or a part of one."""
@@ -350,7 +351,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ["operands", "average"])
 def test_layouts_give_the_same(modules: Any, name: str, layout: str) -> None:
