@@ -41,7 +41,9 @@ def failures_of_cpus(
 ) -> dict[tuple[int, str], str]:
     """The failures of the checks that are asked for, on the CPU."""
     asked = {
-        item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")
+        item.callspec.params["name"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and "failures_of_cpus" in item.fixturenames
     }
     return failures(
         "cpu", [name for name in NAMES if name in asked], tmp_path_factory.mktemp("ranks") / "store"
