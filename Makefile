@@ -1,7 +1,7 @@
 # make demo   build a spec, run its module, check it against PyTorch, show the speed
 # make test   everything that CI checks; of the library, a module of each class and of each method, and a few rows of
 #             the tests that take long
-# make test-full   the same for every module and row, with many more random specs
+# make test-full   the same for every test, module and row, with many more random specs
 # make mutants   plant more than 200 faults in five modules, at places drawn from SEED; a certificate tells of each
 # make matrix   the wheel with each Python, PyTorch and C++ compiler that can be had here (PYTHONS, TORCHES, COMPILERS)
 # The first run makes .venv; PYTHON and TORCH say from what.
@@ -35,7 +35,7 @@ static:  # one process a command, beside the workers of pytest
 suite:
 	python -m pytest -q -n auto --dist worksteal
 
-# Every module and row, and 100 to 600 times as many random specs and formulas as in `make test`: hours.
+# Every test, module and row, and 100 to 1,250 times as many random specs and formulas as in `make test`: hours.
 test-full: export FUSEGEN_FULL = 1
 test-full: export FUSEGEN_FUZZ = 5000
 test-full: export FUSEGEN_EAGER = 5000

@@ -4,7 +4,8 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -30,6 +31,14 @@ def share(values: Any) -> Any:
 def thinned(rows: Iterable[str]) -> Sequence[object]:
     """Return the rows of a table, of which a share runs by default and the others are marked `full`."""
     return [pytest.param(row, marks=pytest.mark.full if k % SHARE else ()) for k, row in enumerate(rows)]
+
+
+def waited_for(holds: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    end = time.monotonic() + HANG
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 class _Exceeded(BaseException):

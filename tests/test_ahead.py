@@ -160,6 +160,7 @@ def test_libraries_are_found_in_the_folders_of_the_environment(built: Workshop) 
     assert used(built.folder)[0] == ""
 
 
+@pytest.mark.full
 def test_what_is_compiled_is_not_compiled_again_and_replaces_what_is_outdated(built: Workshop) -> None:
     assert built.run("compile", "--device", "cpu").output == "unchanged: 3 libraries\n"
     folder = built.folder / "generated" / "_libraries"

@@ -26,6 +26,7 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return made
 
 
+@pytest.mark.full
 def test_modules_of_one_name_keep_each_others_libraries(workshop: Workshop, faked: list[Path]) -> None:
     for folder, formula in (("a", "x * x"), ("b", "x * x * x")):
         workshop.file(f"specs/{folder}/gate.yaml", f"name: gate\nsummary: A test.\nformula: {formula}\n")

@@ -35,7 +35,7 @@ def assert_alike(found: list[Tensor], exact: list[Tensor]) -> None:
     assert torch.equal(found[0].nan_to_num(7.0), exact[0].nan_to_num(7.0))
 
 
-@pytest.mark.few(4)
+@pytest.mark.full
 @pytest.mark.together
 @pytest.mark.parametrize(
     ("count", "shape"), [*((3, shape) for shape in SHAPES), *((1, shape) for shape in SINGLE)]
@@ -110,7 +110,6 @@ LEARNED: dict[str, tuple[Callable[..., Tensor], Tensor]] = {
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("name", LEARNED)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_learned_parameters_get_the_gradients_of_the_formula(name: str, dtype: torch.dtype) -> None:

@@ -108,6 +108,7 @@ def test_a_bound_that_is_nan_is_as_in_eager(bounds: tuple[float, float]) -> None
     assert_same(*(torch.autograd.grad(f(leaf, *bounds).sum(), leaf)[0] for f in (hardtanh, F.hardtanh)))
 
 
+@pytest.mark.full
 def test_a_bound_that_is_computed_from_nan_is_as_in_eager(tmp_path: Any) -> None:
     body = "params: {low: 0.5, scale: 2}\nwhere: {least: -low}\nformula: clamp_min(x, least) * scale\n"
     module = compiled(tmp_path, "bounded", body)
@@ -152,7 +153,7 @@ OWN: dict[str, tuple[dict[str, Any], Tensor]] = {  # by what is called input: ho
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.full
 @pytest.mark.parametrize("body", OWN)
 def test_what_a_spec_calls_input_keeps_its_name(body: str, tmp_path: Any) -> None:
     words, expected = OWN[body]

@@ -136,6 +136,7 @@ FORMULAS: dict[str, tuple[Call, bool, list[str]]] = {  # whether sizes are symbo
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("case", FORMULAS)
 def test_the_formulas_of_a_graph_for_one_dtype_and_layout(case: str) -> None:
     function, dynamic, expected = FORMULAS[case]
@@ -292,6 +293,7 @@ def test_a_graph_without_regions_is_inductors(case: str, folder: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.full
 def test_a_part_without_gradients_gets_none() -> None:
     x = torch.randn(8)
     for ours, theirs in zip(
@@ -328,6 +330,7 @@ def test_a_second_process_builds_nothing(folder: Path, tmp_path: Path) -> None:
     assert files() == before
 
 
+@pytest.mark.full
 def test_options_name_the_folder_and_inductors_options(folder: Path, tmp_path: Path) -> None:
     seen: list[Any] = []
     other = tmp_path / "other"
@@ -366,6 +369,7 @@ def test_a_folder_that_cannot_be_used_is_one_warning(folder: Path) -> None:
     assert folder.read_text(encoding="utf-8") == "mine\n"
 
 
+@pytest.mark.full
 def test_sizes_may_change(folder: Path) -> None:
     backend: Any = fusegen
     counter = CompileCounterWithBackend(backend)

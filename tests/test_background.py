@@ -7,13 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from budget import HANG
+from budget import waited_for
 from click.testing import CliRunner
 from processes import built, environment
 
@@ -35,14 +34,6 @@ def test_when_builds_run_in_the_background(
     monkeypatch.setenv(background.VARIABLE, given)
     monkeypatch.setenv(background.SERVICE, service)
     assert background.allowed() is runs
-
-
-def waited_for(holds: Callable[[], bool]) -> None:
-    """Waits until a condition holds."""
-    end = time.monotonic() + HANG
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def built_by(library: Path, *words: str) -> None:
@@ -110,7 +101,7 @@ ENDS = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("end", ENDS)
 def test_a_build_ends_with_its_process(end: str, tmp_path: Path) -> None:
     story = [sys.executable, "-c", STORY.replace("{end}", ENDS[end]), str(tmp_path)]

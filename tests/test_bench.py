@@ -593,6 +593,7 @@ def test_a_suite_is_all_dtypes_and_both_passes(gated: Workshop, monkeypatch: pyt
     assert [(c.what, c.dtype) for c in cases] == [(w, d) for w in ("forward", "backward") for d in dtypes]
 
 
+@pytest.mark.full
 def test_a_training_step_is_forward_then_backward(gated: Workshop) -> None:
     flags = ("--training", "--shape", "64", "--json", "now.jsonl")
     gated.done("bench", "gate", *QUICK, "--dtype", "float32", *flags)

@@ -104,7 +104,7 @@ FORMULAS: dict[str, tuple[str, Callable[[Fraction], Fraction]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize("name", FORMULAS)
 def test_a_slope_keeps_its_digits_far_out(name: str, tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def spread(given: list[Tensor]) -> list[Tensor]:
     return [t.contiguous() for t in expanded(*given)]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("how", ARRANGED)
@@ -135,7 +135,7 @@ def test_written_over_and_into_strided_tensors(module: ModuleType) -> None:
     assert_same(over, expected)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.together
 @pytest.mark.parametrize(
     ("dtype", "chip"),
@@ -207,7 +207,7 @@ def near(found: list[Tensor], given: list[Tensor], grad: Tensor) -> None:
         assert bool(((actual.double() - expected).abs() <= 2 * unit * (size + least)).all())
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("how", ARRANGED)
@@ -222,6 +222,7 @@ def test_gradients_are_summed_to_the_shape_of_their_tensor(
         near(list(module.KERNELS.backward(arranged(grad, how), x, b, r)), [x, b, r], arranged(grad, how))
 
 
+@pytest.mark.full
 def test_sums_are_the_same_in_every_run_and_whatever_the_threads(module: ModuleType) -> None:
     before, shapes = torch.get_num_threads(), ((300, 40, 31), (40, 1), ())
     given, grad = tensors(shapes, torch.float32), incoming(shapes, torch.float32)
@@ -235,7 +236,7 @@ def test_sums_are_the_same_in_every_run_and_whatever_the_threads(module: ModuleT
         torch.set_num_threads(before)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     "shapes", [((2, 3, 4), (3, 1), (4,)), ((3, 1), (4,), ()), ((2, 2), (2, 1), (2, 2))]
 )

@@ -473,6 +473,7 @@ def test_a_container_that_is_read_only_but_for_one_folder(tmp_path: Path) -> Non
     assert spoken(NO_PASSWD + USE, env, *read_only) == ANSWER
 
 
+@pytest.mark.full
 @CONTAINERS
 def test_a_container_that_is_all_read_only_is_one_sentence(tmp_path: Path) -> None:
     refused = cannot_build(tmp_path / "fusegen", "Read-only file system")
@@ -501,6 +502,7 @@ def test_a_disk_that_the_compiler_fills_is_one_sentence_and_a_log(tmp_path: Path
     assert told_so[where] == "True"
 
 
+@pytest.mark.full
 @CONTAINERS
 def test_a_folder_that_runs_nothing_is_one_sentence(tmp_path: Path) -> None:
     mount = mounted(f"mount -t tmpfs -o noexec,mode=755 none {tmp_path}")

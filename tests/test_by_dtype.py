@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from conftest import Workshop
 from processes import script, told
 
@@ -82,6 +83,7 @@ def test_a_dtype_that_does_not_compile_is_one_sentence_and_others_run(tmp_path: 
     assert len(lines) == 5  # an integer is eager's to refuse
 
 
+@pytest.mark.full
 def test_a_library_of_a_dtype_has_the_bits_of_one_of_all(workshop: Workshop) -> None:
     """Of one that is compiled ahead of time, which has the loops for all dtypes."""
     workshop.build("rowed", ROWS)

@@ -192,6 +192,7 @@ def test_layers_behind_an_error_that_the_model_knows_are_recorded() -> None:
     assert told(lambda: own(torch.randn(4, 16))) == []
 
 
+@pytest.mark.full
 def test_another_dtype_of_parameters_runs_the_model_itself() -> None:
     own, model = network(Decoder(), {"x": tokens()}).eval().bfloat16(), Decoder().eval().bfloat16()
     x = tokens().bfloat16()
@@ -200,6 +201,7 @@ def test_another_dtype_of_parameters_runs_the_model_itself() -> None:
     assert torch.equal(own(x).hidden, model(x).hidden)
 
 
+@pytest.mark.full
 def test_autocast_runs_the_model_itself() -> None:
     own, model = network(Decoder(), {"x": tokens()}).eval(), Decoder().eval()
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -381,6 +383,7 @@ def encoded(m: Any, x: Tensor) -> Any:
     return torch.tanh(y) * len(x.shape) * 2 if isinstance(x, Tensor) else y
 
 
+@pytest.mark.full
 def test_the_layers_of_a_layer_are_its_own() -> None:
     """A layer of torch.nn with layers is one call, whatever the modes of these."""
     model = Holder(encoded)

@@ -86,6 +86,7 @@ ROWS = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_values_and_gradients_of_rows(norm: Rows, row: Any) -> None:
     """The shift is the first element, which may be far from the mean."""
@@ -118,6 +119,7 @@ SPECIAL = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("place", "at", "value"), SPECIAL)
 def test_special_elements_give_what_two_loops_give(norm: Rows, place: str, at: int, value: float) -> None:
     """Those of float64 are two: where a sum is infinite or NaN, those of float32 are, too."""

@@ -198,6 +198,7 @@ def test_a_certificate_is_read_as_it_was_written(draw: Random) -> None:
     assert max(map(len, text.splitlines())) <= MOST_WIDE
 
 
+@pytest.mark.full
 @given(draw=RANDOM, other=st.sampled_from(["", "0", "9", "e", "p", " ", ",", "\n", "-", "inf", "0x1p9999"]))
 def test_a_text_with_another_character_is_not_taken_for_what_was_written(draw: Random, other: str) -> None:
     """It is no certificate, or edited in a part; nothing else is raised."""

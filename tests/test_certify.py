@@ -141,6 +141,7 @@ def test_a_fault_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault:
     assert any(fault.said in sentence for sentence in found.broken), found.broken
 
 
+@pytest.mark.full
 @pytest.mark.together
 @pytest.mark.few(1)
 @pytest.mark.parametrize("place", DEVICES)

@@ -38,6 +38,15 @@ def halved(workshop: Workshop) -> Workshop:
 
 
 @pytest.fixture
+def thin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer inputs, odd and even."""
+    every = tried_inputs.every
+    monkeypatch.setattr(tried_inputs, "every", lambda dtype: every(dtype)[::17])
+    for name, fewer in {"EACH": 2, "ORDINARY": 2**8, "MOST_KINKS": 4}.items():
+        monkeypatch.setattr(tried_inputs, name, fewer)
+
+
+@pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The dtypes that are looked at; nothing is built, and nothing is found."""
     seen: list[str] = []
@@ -49,15 +58,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(Evaluator, "evidence", evidence)
     monkeypatch.setattr(certification, "prepared", lambda *_: None)
     return seen
-
-
-@pytest.fixture
-def thin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer inputs, odd and even."""
-    every = tried_inputs.every
-    monkeypatch.setattr(tried_inputs, "every", lambda dtype: every(dtype)[::17])
-    for name, fewer in {"EACH": 2, "ORDINARY": 2**8, "MOST_KINKS": 4}.items():
-        monkeypatch.setattr(tried_inputs, name, fewer)
 
 
 def dtypes(workshop: Workshop) -> list[str]:
@@ -90,6 +90,7 @@ def test_certify_writes_a_certificate(halved: Workshop, thin: None) -> None:
     assert halved.files() == before
 
 
+@pytest.mark.full
 def test_evidence_of_another_device_that_comes_meanwhile_is_kept(
     halved: Workshop, thin: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +154,7 @@ def test_resume_leaves_out_what_is_there(halved: Workshop, calls: list[str]) -> 
     assert len(calls) == 4
 
 
+@pytest.mark.full
 def test_resume_looks_again_at_another_kernel(halved: Workshop, calls: list[str]) -> None:
     halved.run("certify", "--device", "cpu")
     halved.build("halved", "formula: x / 2 + 0.25\ndtypes: [float32, float16]")
@@ -179,6 +181,7 @@ WORSE = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sentence", WORSE)
 def test_a_certificate_is_not_replaced_by_a_worse_one(
     halved: Workshop, monkeypatch: pytest.MonkeyPatch, sentence: str
@@ -249,6 +252,7 @@ def test_without_a_gpu_cuda_is_refused(halved: Workshop, monkeypatch: pytest.Mon
 SOFTSIGN = "torch.nn.functional.softsign"
 
 
+@pytest.mark.full
 def test_a_reference_of_several_tensors_that_is_another_function_is_told(workshop: Workshop) -> None:
     inputs = "inputs: {a: {}, b: {}}\ndtypes: [float16]\nreference: torch.logaddexp\n"
     workshop.build("nearly", inputs + "formula: maximum(a, b) + exp(-abs(a - b))")
@@ -295,6 +299,7 @@ def audited(workshop: Workshop, function: str, formula: str, *more: str) -> tupl
     return result.exit_code, [line.split() for line in result.output.splitlines()]
 
 
+@pytest.mark.full
 def test_audit_finds_what_eager_cancels(workshop: Workshop, thin: None) -> None:
     name = "torch.nn.functional.gelu"
     status, (value, slope) = audited(workshop, name, "x * ndtr(x)", "--dtype", "bfloat16")
@@ -308,6 +313,7 @@ def test_audit_finds_what_eager_cancels(workshop: Workshop, thin: None) -> None:
     assert workshop.files() == {}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("function", "formula"),
     [
@@ -396,6 +402,7 @@ def test_random_chains_are_of_the_dtypes_and_the_devices_that_are_asked_for(
     assert printed.count("| | chain | value | gradient | broken |") == 2
 
 
+@pytest.mark.full
 def test_random_chains_are_certified_in_a_dtype_that_is_asked_for(calls: list[str]) -> None:
     options = CertifyOptions(Path(), ("cpu",), ("bfloat16",))
     [one] = random_chains.certified(range(3, 4), options)

@@ -86,6 +86,7 @@ def test_no_worst_input_is_worse(name: str | None) -> None:
     assert [row for row in rows if row[2] > ROOM * row[1]] == []
 
 
+@pytest.mark.full
 def test_a_committed_certificate_is_that_of_its_module() -> None:
     for path in share(sorted(GENERATED.rglob(f"*{SUFFIX}"))):
         text = path.read_text(encoding="utf-8")

@@ -88,6 +88,7 @@ def wrong_beyond(x: Tensor, y: Tensor) -> Tensor:
     return torch.where((x.abs() > 1e4) | (y.abs() > 1e4), 2 * x * y, x * y)
 
 
+@pytest.mark.full
 def test_what_is_beyond_the_range_is_reported_and_not_judged() -> None:
     found = evaluator(X * Y, wrong_beyond, "xy", eager=torch.mul).evidence("float32")
     broken = contract.judged(found, "accurate", "cpu").broken
@@ -100,6 +101,7 @@ def test_what_is_beyond_the_range_is_reported_and_not_judged() -> None:
     assert shown(found)["ranges"] == {"x": ["-10000.0", "10000.0"], "y": ["-10000.0", "10000.0"]}
 
 
+@pytest.mark.full
 def test_what_is_assumed_is_the_range() -> None:
     one = evaluator(X * Y, wrong_beyond, "xy", eager=torch.mul, assume={"x": (0.0, math.inf)})
     found = one.evidence("float32")
@@ -108,7 +110,7 @@ def test_what_is_assumed_is_the_range() -> None:
     assert all(float.fromhex(row.inputs[0]) >= 0 for row in found.outputs[0].given.worst)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
 def test_one_tensor_is_judged_where_it_is_assumed_to_be(
     monkeypatch: pytest.MonkeyPatch, dtype: str

@@ -462,6 +462,7 @@ def times_pi(x: Tensor) -> Reals:
     return exact.reals(hi, middle - (hi - high) + low, torch.float32)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("run", STARTS)
 def test_the_sums_of_a_sweep_are_those_of_every_input(
     monkeypatch: pytest.MonkeyPatch, times: IntervalFilter, run: str
@@ -611,7 +612,7 @@ def of_group(request: pytest.FixtureRequest) -> Callable[[tuple[str, ...]], Inte
     return cache(made)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     "sign", [0, pytest.param(2**31, marks=pytest.mark.full)], ids=["positive", "negative"]
 )
@@ -689,6 +690,7 @@ def judged(
     return Evaluator(replace(subject, stable=subject.program), "cpu").evidence("float32", 2**24)
 
 
+@pytest.mark.full
 def test_what_the_filter_leaves_open_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tenth = Fraction(1, 10)
     term = 1 + call("relu", tenth * X - tenth)  # at 1, doubles do not tell the side of the kink
@@ -707,6 +709,7 @@ def test_what_the_filter_leaves_open_is_counted_once(monkeypatch: pytest.MonkeyP
     assert (slope.given.misrounded, value_.bits_differ, value_.worse_than_eager) == (0, 0, 0)
 
 
+@pytest.mark.full
 def test_an_error_counts_where_a_part_of_the_formula_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
     given = planted(lambda x: torch.full_like(x, 1e-3), torch.zeros_like)
     subject = subject_of("planted", unary(1 / (1 + call("exp", -X))), given)
@@ -772,6 +775,7 @@ def test_a_special_value_is_held_against_what_eager_gives_either_way(
     assert told == {(repr(given_at_nan), repr(beside))}
 
 
+@pytest.mark.full
 def test_a_sigmoid_that_is_as_good_as_one_is_decided() -> None:
     found = IntervalFilter(unary(X * call("sigmoid", Number(Fraction(17, 10)) * X)), {})
     intervals = found.enclose(doubles(20.0, 1e6, 1e30))[0]

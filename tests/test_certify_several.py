@@ -53,6 +53,7 @@ def test_the_text_of_a_kernel_depends_on_it_alone(
     assert [title for title in before if digests[0][title] != digests[1][title]] == changed
 
 
+@pytest.mark.full
 def test_each_kernel_has_a_certificate(workshop: Workshop) -> None:
     module = module_of(workshop)
     spec = load(Path("specs/gate.yaml"))

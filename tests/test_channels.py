@@ -157,12 +157,14 @@ def test_cuda_text_computes_the_same(modules: Any, name: str, dtype: torch.dtype
             assert_near(one if one.shape == own.shape else one.to(tensors[2].dtype), two, dtype)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 def test_cuda_text_compiles_without_a_warning(modules: Any, tmp_path: Path) -> None:
     text = modules("behind_tanh").KERNELS.texts().cuda
     nvcc(tmp_path, "behind_tanh", text, *CUDA_FLAGS, "-ptx", "-arch=compute_90")
 
 
+@pytest.mark.full
 def test_a_compiled_layer_takes_other_batches_and_no_bias(modules: Any) -> None:
     layers: list[Any] = [modules("added_relu").AddedRelu(6).double(), nn.BatchNorm2d(6).double()]
     for layer in layers:

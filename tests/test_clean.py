@@ -75,6 +75,7 @@ def test_the_library_of_a_module_is_the_one_that_it_builds(
     assert match["of"].endswith("_forward_cpu")
 
 
+@pytest.mark.full
 def test_the_library_of_a_convolution_is_known(workshop: Workshop) -> None:
     workshop.build("thin", "layers: [conv: 'Conv2d(3, 4, 3)']\nchain: [relu]")
     ahead = loaded(outputs.opened(Path("generated"), Path("specs"))).ahead

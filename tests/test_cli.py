@@ -74,6 +74,7 @@ def test_what_a_spec_accepts_is_told_no_more(workshop: Workshop) -> None:
     ]
 
 
+@pytest.mark.full
 def test_build_says_what_is_computed_in_double_until_a_spec_accepts_that(workshop: Workshop) -> None:
     body = "dtypes: [float32]\ninputs: {x: {}, s: {}, b: {}}\nformula: hardswish(x) * s + b * x\naccept: "
     workshop.spec("doubted", f"{body}{{value: so, gradient: it is known}}")

@@ -20,6 +20,7 @@ def test_every_array_has_a_row_and_says_so_above() -> None:
         assert before[-2].strip() == ROWS[name].note(name), (header, place)
 
 
+@pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize("name", ROWS)
 def test_the_error_is_within_the_bound_and_near_it(name: str) -> None:

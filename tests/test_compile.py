@@ -195,7 +195,6 @@ def test_a_brief_operator_is_decomposed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("graded", [False, True], ids=["inference", "training"])
 def test_decompose_leaves_no_operator(graded: bool) -> None:
     runtime("policy").set_compile_policy("decompose")
@@ -203,6 +202,7 @@ def test_decompose_leaves_no_operator(graded: bool) -> None:
     assert "fusegen" not in code
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_the_policy_of_a_module_comes_before_the_policy_of_all(backend: str) -> None:
     runtime("policy").set_compile_policy("decompose")
@@ -268,7 +268,7 @@ class Counting(CustomGraphPass):
         return "counting"
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["pass", "callable"])
 def test_a_pass_of_the_user_runs_too(kind: str) -> None:
     counting = Counting()

@@ -148,6 +148,7 @@ def test_second_derivatives_go_through_python(kind: str) -> None:
         assert torch.equal(a, b)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.float16, BF16, torch.float64])
 def test_other_dtypes(dtype: torch.dtype) -> None:
     counted, tensors = Counted("swiglu"), drawn((3, 5), (3, 5), dtype=dtype)
@@ -166,7 +167,7 @@ OF_PYTHON: dict[str, tuple[str, list[tuple[int, ...]]]] = {
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("kind", OF_PYTHON)
 def test_a_gradient_that_is_shared_or_reads_a_shape_is_recorded_by_python(kind: str) -> None:
     name, shapes = OF_PYTHON[kind]
@@ -280,6 +281,7 @@ def test_a_function_that_reads_its_scalars_is_called(name: str) -> None:
         assert call(x, *scalars).isnan().all()
 
 
+@pytest.mark.full
 def test_places_have_no_gradient() -> None:
     counted, [x] = Counted("scans/argmax"), drawn((3, 5))
     with torch.no_grad():

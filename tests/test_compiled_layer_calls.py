@@ -115,6 +115,7 @@ def test_a_layer_of_torch_takes_tensors_of_its_ranks() -> None:
         assert both.left == (rank not in ranks)
 
 
+@pytest.mark.full
 def test_a_layer_with_scalars() -> None:
     both = Both(conv2d_batch_norm_scale)
     layers, x = [nn.BatchNorm2d(3), nn.BatchNorm2d(3)], torch.randn(2, 3, 4, 4)

@@ -87,7 +87,7 @@ def assert_same(found: list[Any], wanted: list[Any]) -> None:
         assert same(a, b) and a.dtype == b.dtype if isinstance(a, Tensor) else a == b
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("of_numbers", [F32, F64, BF16])

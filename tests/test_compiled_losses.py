@@ -38,7 +38,7 @@ def same(a: Tensor, b: Tensor) -> bool:
     return torch.equal(a, b) and torch.equal(a.signbit(), b.signbit()) and a.stride() == b.stride()
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -65,6 +65,7 @@ def test_the_gradient_of_one_tensor() -> None:
     torch.testing.assert_close(found, 2 / 7 * (x - y).detach())
 
 
+@pytest.mark.full
 def test_gradients_of_gradients_and_batches_of_them_are_pythons() -> None:
     loss, (x, y) = counted("losses/soft_margin_loss"), drawn(2, (5000,), torch.float64)
     twice = []

@@ -51,7 +51,7 @@ def drawn(
     return [*tensors, target], scalars
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -73,6 +73,7 @@ def test_value_and_gradient(
     assert same(own, right)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["rows/cross_entropy", "losses/weighted_cross_entropy"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_values_and_gradients_are_pytorchs(name: str, reduction: str) -> None:

@@ -35,6 +35,7 @@ def arguments(folder: Path, text: str, *more: str) -> list[str]:
     return ["-MMD", "-MF", str(folder / "main.o.d"), "-DTORCH_EXTENSION_NAME=it", *more, *target]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("start", "optimised", "level"),
     [

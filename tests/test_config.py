@@ -167,6 +167,7 @@ def test_commands_work_in_every_folder_of_the_project(
     }
 
 
+@pytest.mark.full
 def test_the_command_in_the_header_remakes_the_module(project: Workshop) -> None:
     assert project.run("build").exit_code == 0
     module = project.folder / "src/own/kernels/squared.py"
@@ -250,6 +251,7 @@ def test_many_modules_are_compiled_by_processes_with_the_configuration(project: 
     assert "from .._runtime import" in text
 
 
+@pytest.mark.full
 def test_the_runtime_has_the_namespace_and_the_policy_of_the_file(project: Workshop) -> None:
     project.file("pyproject.toml", f'{LAYOUT}namespace = "own"\npolicy = "kernel"\n')
     assert project.run("build").exit_code == 0

@@ -93,6 +93,7 @@ def test_results_require_a_gradient_where_those_of_eager_do(module: ModuleType, 
         torch.testing.assert_close(found, expected, equal_nan=True)
 
 
+@pytest.mark.few(1)
 def test_the_operator_and_a_traced_call_record_as_much(module: ModuleType) -> None:
     kernels = module.KERNELS
     whole = (True,) * kernels.inputs

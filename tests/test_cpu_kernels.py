@@ -285,6 +285,7 @@ def pairs(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
     return (x, other) if draw(st.booleans()) else (other, x)
 
 
+@pytest.mark.full
 @settings(max_examples=examples(400))
 @given(pair=pairs())
 @pytest.mark.usefixtures("optimised")
@@ -321,6 +322,7 @@ def test_threads_share_the_work() -> None:
         torch.set_num_threads(threads)
 
 
+@pytest.mark.full
 def test_dimensions_that_are_one_run_are_walked_as_one() -> None:
     """26 dimensions would be refused if they did not merge."""
     x = torch.full((1,), 2.0, dtype=torch.float16).expand([2] * 26)

@@ -138,7 +138,7 @@ def test_what_is_no_function_of_one_element_double_computes(
         assert torch.equal(given[usual], nearest(exact, dtype)[usual])
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtypes", ["float32", "float32, float16", "bfloat16"])
 def test_double_serves_also_where_no_tensor_is_of_doubles(
     dtypes: str, chain: ModuleType, tmp_path: Path, extensions: Path

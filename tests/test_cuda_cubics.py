@@ -87,6 +87,7 @@ def test_results_are_doubles_but_for_three_units(name: str, build: Callable[...,
         agree(given[ordinary], exact[ordinary], 3)
 
 
+@pytest.mark.full
 def test_no_float_is_computed_as_the_formula_says(tmp_path: Path, extensions: Path) -> None:
     source = compiled(tmp_path, "chained", CHAIN).CUDA_SOURCE
     assert set(re.findall(r"^HOST_DEVICE (\w+) chained_(?:for|back)ward\(\w+ ", source, re.MULTILINE)) == {
@@ -285,7 +286,6 @@ def test_a_slope_that_reads_no_scalar_does_not_depend_on_it(
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("dtypes", ["float32", "float32, float16", "bfloat16"])
 def test_double_serves_also_where_no_tensor_is_of_doubles(
     dtypes: str, build: Callable[..., Emulated], tmp_path: Path, extensions: Path

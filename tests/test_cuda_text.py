@@ -60,13 +60,8 @@ SMALLER = ("float32", "float16", "bfloat16")
 KERNELS, ELEMENTS = 2, 4  # forward and backward; dtypes
 # compiled with every index; the others as dense tensors need it
 WHOLE = ("rrelu", "swiglu")
-METHODS = (  # a module of each method, compiled for one chip; with `make test-full` every module is for all
-    "hardtanh",
-    "celu",
-    "snake",
-    "mish_mish",
-    "tanh",
-)
+# a module of each method, by default of two, for one chip; `make test-full` compiles all for every chip
+METHODS = ("celu", "mish_mish", *(("hardtanh", "snake", "tanh") if FULL else ()))
 GROUPS = 8
 SOME = "Dtypes<BFLOAT16, FLOAT64>()"
 TRIGONOMETRIC = {"cvt.rn.f64.s64", "mul.rn.f64", "cvt.rn.f32.f64"}  # in sinf, for huge arguments
@@ -236,7 +231,6 @@ TWO = (
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.usefixtures("exact_eager_once")
 @pytest.mark.parametrize(
     ("dtype", "body"),
@@ -268,7 +262,7 @@ def test_all_processors_together_give_the_same_kernels(tmp_path: Path) -> None:
     assert len(found[0]) >= 20
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", by_module(["gelu", "relu6", "silu", "snake", "tanh_exp"]))
 def test_what_holds_a_module_against_its_formula_compiles(name: str, tmp_path: Path) -> None:
     subject = of_spec(library_spec(name), ROOT / "generated")

@@ -62,7 +62,7 @@ METHODS: dict[str, tuple[str, tuple[object, object]]] = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", METHODS)
 def test_a_pass_has_the_method(name: str, workshop: Workshop) -> None:
     body, expected = METHODS[name]
@@ -152,6 +152,7 @@ def test_an_estimate_is_within_the_bound(workshop: Workshop, monkeypatch: pytest
     assert not keeps_bound(found, *against)
 
 
+@pytest.mark.full
 def test_pieces_that_would_err_by_more_than_the_bound_are_not_taken(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +200,7 @@ def test_steps_have_values_in_double_that_lie_in_intervals() -> None:
 ZERO = -0.7517915  # of the derivative of gelu
 
 
+@pytest.mark.full
 def test_next_to_a_zero_a_curve_is_charged_for_another_polynomial(workshop: Workshop) -> None:
     """Where pieces hold next to a zero, as those of gelu do, it is not."""
     facts = made(workshop, BIAS_GELU).facts

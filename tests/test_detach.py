@@ -87,6 +87,7 @@ def test_second_derivatives_are_those_of_autograd(name: str, modules: dict[str, 
         torch.testing.assert_close(found, exact, rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["gate", pytest.param("straight_through", marks=pytest.mark.full)])
 def test_forward_mode_and_a_compiled_graph_stop_it_too(name: str, modules: dict[str, ModuleType]) -> None:
     expected, ours = BODIES[name][1], getattr(modules[name], name)
@@ -102,6 +103,7 @@ def test_forward_mode_and_a_compiled_graph_stop_it_too(name: str, modules: dict[
     torch.testing.assert_close(own.grad, given.grad)
 
 
+@pytest.mark.full
 def test_it_is_written_for_readers_and_gone_from_the_kernels(workshop: Workshop) -> None:
     workshop.spec("gate", "formula: x * sigmoid(detach(x))")
     text = workshop.run("show", "gate", "--stage", "module").output

@@ -300,6 +300,7 @@ def test_a_long_table_is_cut() -> None:
     assert len(lines) == 2 + 2 + github.MOST_ROWS + 1
 
 
+@pytest.mark.full
 def test_the_records_have_the_place_of_the_formula(changed: Workshop) -> None:
     first = json.loads(changed.run("check", "--json").stdout.splitlines()[0])
     assert (first["spec"], first["line"], first["certificate"]) == ("specs/gate.yaml", 3, {})

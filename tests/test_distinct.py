@@ -134,6 +134,7 @@ def test_an_output_less_is_moved(workshop: Workshop) -> None:
     assert moved == {"two": 4, "three": 5, "a difference": 5, "two pairs": 7}
 
 
+@pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SHAPES)
@@ -147,6 +148,7 @@ def test_gradients_have_the_bits_of_outputs_apart(name: str, dtype: torch.dtype,
         assert_same(actual, right)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", SHAPES)
 def test_gradients_of_one_output_are_those_of_eager(name: str, modules: Modules) -> None:
     given = tensors(SHAPES[name][:2])
@@ -257,7 +259,7 @@ def test_shapes_whose_gradients_nobody_asks_for_take_no_call(
     torch.testing.assert_close(given[wanted].grad, right)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("wanted", [0, 1, 2])
 def test_one_gradient_alone(wanted: int, modules: Modules, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two equal gradients one is asked for; the tensors are not saved, as no gradient reads them."""
@@ -276,7 +278,7 @@ def test_one_gradient_alone(wanted: int, modules: Modules, monkeypatch: pytest.M
     assert all(t.grad is None for k, t in enumerate(given) if k != wanted)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("shapes", [SHAPES["equal"], ((2, 3), (3,), (2, 1)), ((2, 1), (1, 3), (2, 3))])
 def test_derivatives_of_any_order_agree_with_differences(
     shapes: tuple[Shape, ...], modules: Modules
@@ -353,6 +355,7 @@ def test_cuda_gives_the_bits_of_the_cpu(dtype: torch.dtype, emulation: Emulated,
         assert_same(actual, expected)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("small", ["r", "s"])
 def test_cuda_sums_an_output_to_the_shape_of_its_smallest_tensor(

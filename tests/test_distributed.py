@@ -16,7 +16,10 @@ from torch.multiprocessing.spawn import spawn as _spawn
 RANKS = 2
 spawn: Any = _spawn  # which declares no types
 NAMES = list(CHECKS)
-SLOW = {name for name in NAMES if name.endswith(", compiled")}
+FEW = (  # of tensors, networks and their layers; the others run with `make test-full`
+    *("rows", "in place", "a row", "halves of columns", "a thin convolution", "a parameter"),
+    *("calls_the_kernel", "partial_sums", "without_a_gradient", "tensor_parallel", "fsdp"),
+)
 
 
 def failures(device: str, names: list[str], store: Path) -> dict[tuple[int, str], str]:
@@ -38,7 +41,9 @@ def failures_of_cpus(
 ) -> dict[tuple[int, str], str]:
     """The failures of the checks that are asked for, on the CPU."""
     asked = {
-        item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")
+        item.callspec.params["name"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and "failures_of_cpus" in item.fixturenames
     }
     return failures(
         "cpu", [name for name in NAMES if name in asked], tmp_path_factory.mktemp("ranks") / "store"
@@ -54,7 +59,7 @@ def failures_of_gpus(
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.full) if name in SLOW else name for name in NAMES]
+    "name", [pytest.param(name, marks=() if name in FEW else pytest.mark.full) for name in NAMES]
 )
 def test_a_sharded_call_is_that_of_one_process(
     name: str, failures_of_cpus: dict[tuple[int, str], str]
@@ -74,6 +79,7 @@ def test_some_checks_are_compiled() -> None:
     assert {f"{name}, compiled" for name in COMPILED} < set(NAMES)
 
 
+@pytest.mark.full
 def test_a_program_without_dtensors_does_not_import_them() -> None:
     code = (
         "import sys, torch; from generated.swiglu import swiglu; a = torch.ones(2, requires_grad=True)\n"

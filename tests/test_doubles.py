@@ -92,6 +92,7 @@ def errors(given: Doubles, exact: list[Any]) -> Iterator[float]:
         yield float(abs(mpmath.mpf(value) - real) / mpmath.mpf(2) ** max(exponent - 53, -1074))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", DOUBLES)
 def test_a_function_is_near_the_real_one(name: str, built: tuple[ctypes.CDLL, str]) -> None:
     x = numbers(*BETWEEN[name])

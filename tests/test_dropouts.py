@@ -86,6 +86,7 @@ def graded(function: Callable[..., Tensor], tensors: list[Tensor]) -> tuple[list
     return [y.detach(), *torch.autograd.grad(y, leaves, incoming)], state
 
 
+@pytest.mark.full
 @pytest.mark.together
 @pytest.mark.parametrize(("dtype", "p"), [*itertools.product(DTYPES, RATES)])
 @pytest.mark.parametrize(
@@ -133,7 +134,7 @@ def test_arithmetic_around_it_has_the_bits_of_pytorch(
     torch.testing.assert_close(of_bias, exact[2])
 
 
-@pytest.mark.few(2)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("device", ["cpu", GPU])
@@ -201,6 +202,7 @@ def test_the_kernel_draws_the_masks_of_pytorch(
     assert same_bits(once, found[0])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("device", ["cpu", GPU])
 def test_a_mask_is_drawn_again_for_gradients(
     device: str, modules: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
@@ -273,6 +275,7 @@ def test_a_kernel_of_masks_writes_the_numbers_of_philox(dtype: torch.dtype) -> N
                 assert same_bits(mask, mask_of(place, like, 0.4).to(dtype))
 
 
+@pytest.mark.full
 def test_an_operator_writes_masks_in_the_order_of_their_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,6 +361,7 @@ def dropped(t: Tensor) -> Tensor:
     return dropout(gelu(t), 0.3)
 
 
+@pytest.mark.full
 def test_transforms_have_the_randomness_of_pytorch(modules: dict[str, ModuleType]) -> None:
     activated, x = modules["activated"].activated, torch.randn(5, 8, dtype=torch.float64)
     with pytest.raises(RuntimeError, match="randomness error mode"):

@@ -74,7 +74,7 @@ def test_in_emulation(dtype: torch.dtype, emulation: Emulated, tmp_path: Path) -
         assert_same(looked_up_by(ours, *given)[0], looked_up_by(theirs, *given)[0], x)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("body", [CHAIN, GATE], ids=["chain", "gate"])
 @pytest.mark.parametrize("dtype", ALONE)

@@ -131,7 +131,7 @@ def check(found: Declared) -> None:
     torch.testing.assert_close(torch.func.vmap(forward)(xs), forward(xs), equal_nan=True)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.together
 @pytest.mark.parametrize("formula", KNOWN)
 def test_an_eager_form_of_scalars_runs_in_every_dtype(formula: str) -> None:

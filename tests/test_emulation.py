@@ -229,7 +229,7 @@ def test_an_exponential_is_finite_up_to_the_largest_float(tmp_path: Path) -> Non
     assert ulps(actual, x.double().exp().float()) <= 1
 
 
-@pytest.mark.few(2)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_chain_is_near_its_steps(emulate: Emulate, dtype: torch.dtype) -> None:
     emulation = emulate("relu_hardswish")
@@ -254,7 +254,7 @@ def test_every_kind_of_kernel_is_emulated() -> None:
     assert "const double slope = " in generated("rrelu").CUDA_SOURCE
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("name", "chip"), [("hardsigmoid", 70), ("hardsigmoid", 72), ("sigmoid", 71), ("hardsigmoid", None)]
@@ -452,6 +452,7 @@ def test_as_many_dimensions_as_there_may_be_are_walked(emulate: Emulate) -> None
     assert_same(actual, in_math(EXACT["hardsigmoid"].forward, x), x)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_eager_numerics_round_after_every_step(eager: Emulated, dtype: torch.dtype) -> None:
     x, g = samples(dtype, 20_000, 2)
@@ -479,7 +480,7 @@ def test_eager_numerics_round_after_every_step(eager: Emulated, dtype: torch.dty
     assert 0 in wrong, wrong
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("alpha", [0.75, -2.0])
 def test_the_host_computes_functions_of_parameters_in_double(tmp_path: Path, alpha: float) -> None:
     body = "params: {alpha: 0.5}\nformula: x * exp(alpha) + maximum(alpha, 0.25) * sigmoid(alpha)\n"
@@ -756,7 +757,7 @@ def test_what_no_polynomial_gives_the_formula_does(
         assert_same(found, expected, ordinary)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("chip", CHIPS)
 def test_what_is_left_is_settled_in_every_vector_of_a_thread(
     emulate: Emulate, emulate_formula: Emulate, chip: int

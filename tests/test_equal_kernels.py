@@ -130,6 +130,7 @@ def test_two_names_are_compiled_once_with_pybind(tmp_path: Path, counted: Counte
     assert counted.told(folder, IN_TURN, *NAMES, PATH="/nonexistent") == refusals(*NAMES)
 
 
+@pytest.mark.full
 def test_names_of_another_module_are_not_loaded(tmp_path: Path) -> None:
     """Its sum is right, and its path: namespaces of two projects and names may make the same one."""
     module = compiled(tmp_path, "one", BODY)
@@ -189,6 +190,7 @@ def test_no_header_has_a_word_that_a_module_may_define() -> None:
     assert words == {"run_transposed", "run_multiplied", "run_apart"}  # `run` cannot be a name
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_equal_kernels_have_one_recipe_and_others_have_not(device: str, tmp_path: Path) -> None:
     found = {

@@ -297,7 +297,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_no_function_errs_by_more_than_its_budget(name: str) -> None:
     """At the arguments that the budget names."""

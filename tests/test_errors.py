@@ -453,7 +453,7 @@ def test_no_function_that_formulas_lack_is_one_that_they_have() -> None:
 WRITTEN = {name: hint.removeprefix("write  ") for name, hint in absent.INSTEAD.items() if "write" in hint}
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.together
 @pytest.mark.parametrize("name", WRITTEN)
 def test_what_a_hint_writes_instead_is_a_formula(name: str) -> None:

@@ -37,6 +37,7 @@ def shifted(kernel: Kernel) -> Kernel:
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["gelu", "geglu"])
 def test_an_error_of_eager_elsewhere_excuses_none(name: str) -> None:
     """Eager's gelu loses every digit in its tail, by more than 64 takes from ordinary results."""
@@ -126,6 +127,7 @@ def test_a_result_next_to_a_zero_of_a_sum_is_compared_with_eagers(formula: str, 
         assert compiled.plan[miss.which, miss.device, "float32"] == FLOAT
 
 
+@pytest.mark.full
 def test_sums_are_tried_with_what_only_scalars_decide(workshop: Workshop) -> None:
     body = "inputs: {x: {}, y: {}}\nparams: {c: 0.000001}\nformula: sqrt((x - y)**2 + c)"
     compiled = compiled_file(workshop.spec("charbonnier", body))
@@ -159,6 +161,7 @@ OFTEN = "source: none\ndtypes: [float32]\n"
 POSITIVE = "assume: {x: '[0, 1000]', y: '[0.001, 1000]'}\n"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("inputs", "formula", "which"),
     [
@@ -179,7 +182,7 @@ def test_a_share_that_c5_may_not_admit_is_told(
     assert any("may be misrounded at" in sentence for sentence in contract_warnings(compiled))
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["mish", "softplus", "swiglu", "hardswish"])
 def test_nothing_is_told_of_what_certificates_show_to_be_right(name: str) -> None:
     """One result at half of the floats, or functions in a product, are no reason to warn."""

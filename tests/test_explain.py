@@ -50,6 +50,7 @@ def test_the_whole_text(golden: Callable[[str, str], None]) -> None:
     golden("explain.txt", written(explanation("relu_hardswish"), "text"))
 
 
+@pytest.mark.full
 def test_a_table_is_told_of_where_there_is_one() -> None:
     told = [written(explanation(name), "text") for name in ("mish_mish", "silu", "relu")]
     assert [TABLE in text for text in told] == [True, False, False]
@@ -329,6 +330,7 @@ def test_a_picture_has_the_function_and_a_panel_of_errors_for_each_output(
         assert axes.get_yscale() == "log"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["svg", "png"])
 def test_a_picture_has_the_same_bytes_each_time(
     drawn: error_plot.ErrorPlot, kind: str, tmp_path: Path

@@ -116,7 +116,7 @@ def test_of_a_gradient_the_limit_is_that_times_what_comes_in() -> None:
     assert found == call("where", call("eq", X, INFINITE), Name("grad") * X, below)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.usefixtures("optimised")
 def test_a_kernel_gives_the_limits_that_it_never_reaches(
@@ -155,6 +155,7 @@ def test_a_result_that_overflows_is_kept_finite_beside_one_that_is_infinite(
     assert 2.0 < by_x[4] < 2.05
 
 
+@pytest.mark.few(2)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(

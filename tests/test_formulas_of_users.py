@@ -33,7 +33,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Elements]
     return cache(lambda name: Elements(FORMULAS[name].formula, name, folder))
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", FORMULAS)
 def test_a_users_formula_keeps_the_contract(

@@ -98,6 +98,7 @@ def test_values_gradients_and_statistics_are_pytorchs(
                 torch.testing.assert_close(one.double(), two, rtol=tolerance, atol=100 * tolerance)
 
 
+@pytest.mark.full
 def test_numbers_of_the_constructor_reach_their_kernels(module: Any) -> None:
     torch.manual_seed(3)
     model = module.ModelNew(4, 4, 2, 3, 0.25).double()
@@ -108,6 +109,7 @@ def test_numbers_of_the_constructor_reach_their_kernels(module: Any) -> None:
         module.ModelNew(4, 4, 2, 3.5)
 
 
+@pytest.mark.full
 def test_derivatives_of_any_order_and_the_compiler_go_through_all_kernels(module: Any) -> None:
     model, _ = models(module, torch.float64)
     model.eval()

@@ -17,7 +17,7 @@ from conftest import Workshop
 from grammar import CONSTANTS, OPERATIONS, SPECS, term
 from test_cuda_text import NVCC, grouped, nvcc, whole_text
 
-COUNT = int(os.environ.get("FUSEGEN_FUZZ", "8"))
+COUNT = int(os.environ.get("FUSEGEN_FUZZ", "4"))
 COMPILED = max(6, COUNT // 50)  # of those, by nvcc
 PATIENCE = 30.0  # seconds of the processor's time, which stops a hang: the slowest of 300 takes 6 to 9
 SPEC = "specs/it.yaml"

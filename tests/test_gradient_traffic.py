@@ -225,6 +225,7 @@ def test_a_region_that_is_no_gain_in_training_has_a_kernel_in_evaluation(tmp_pat
         )
 
 
+@pytest.mark.full
 def test_a_region_that_is_a_gain_in_both_has_one_graph(tmp_path: Path) -> None:
     network = lifted_network(
         nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Softsign()), torch.randn(6, 4), tmp_path

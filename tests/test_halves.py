@@ -106,6 +106,7 @@ def test_what_double_loses_is_given_by_series(tmp_path: Path) -> None:
     assert found.plan[Pass.BACKWARD, Device.CPU, "float64"] == DOUBLE
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("formula", "which"), [("x - sin(x)", Pass.FORWARD), ("sin(x) / x", Pass.BACKWARD)]
 )
@@ -114,6 +115,7 @@ def test_what_a_rewrite_keeps_needs_no_series(formula: str, which: Pass, tmp_pat
     assert (missed.series, missed.left) == (False, ())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("formula", "which", "device"),
     [
@@ -131,6 +133,7 @@ def test_what_float_loses_and_double_does_not_is_computed_in_double(
     assert method == (Table() if device is Device.CUDA else DOUBLE)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("formula", "lost"),
     [("where(abs(x - y) < 1, 0.5 * (x - y)**2, abs(x - y) - 0.5)", False), ("x * sigmoid(y)", False)],
@@ -159,7 +162,7 @@ def test_16_bits_that_cancel_keep_their_low_words_on_cuda() -> None:
     assert tuple(contract_warnings(found)) == ()
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_16_bits_that_cancel_are_neighbours_of_the_exact_ones(device: str, tmp_path: Path) -> None:
@@ -171,6 +174,7 @@ def test_16_bits_that_cancel_are_neighbours_of_the_exact_ones(device: str, tmp_p
     assert abs(places[0] - places[1]).max() <= 1
 
 
+@pytest.mark.full
 def test_a_warning_tells_of_low_words_that_are_not_there() -> None:
     found = build.compiled_file(BEHIND_A_BIAS)
     on_cuda = [cell for cell in found.plan.methods if cell[1] is Device.CUDA and "16" in cell[2]]
@@ -180,7 +184,7 @@ def test_a_warning_tells_of_low_words_that_are_not_there() -> None:
     assert {device for device, _ in told} == {Device.CUDA}
 
 
-@pytest.mark.few(2)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("formula", "inputs", "said"),
     [
@@ -204,6 +208,7 @@ def test_build_says_nothing_of_16_bit_results_that_are_right(tmp_path: Path) -> 
     assert not any(facts.missed.left for facts in kept.facts)
 
 
+@pytest.mark.full
 def test_build_says_which_16_bit_results_are_lost(tmp_path: Path) -> None:
     lost = of("log(0.5 * erfc(-x / sqrt(2)))", tmp_path, "dtypes: [bfloat16]\n")  # its tail has a logarithm
     missed = lost.facts.forward.missed

@@ -82,7 +82,7 @@ def compiled(source: Path, *command: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(3)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize(
     "name",
@@ -110,7 +110,7 @@ FUNCTIONS = [
 ]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize("form", ["rows", "scans", "windows", "channels", "parts"])
 def test_a_form_stands_beside_all_functions(form: str, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_form_stands_beside_all_functions(form: str, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.skipif(nvcc() is None, reason="needs nvcc")
 @pytest.mark.parametrize(
     "name", [name for name in HEADERS if name.endswith(".cuh") and name not in WITH_OTHERS]

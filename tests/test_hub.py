@@ -154,6 +154,7 @@ def certified(workshop: Workshop, digest: str = "") -> str:
     return str(row)
 
 
+@pytest.mark.full
 def test_the_card_has_the_errors_of_the_certificates(hub: Workshop) -> None:
     text = Path("acts/README.md").read_text(encoding="utf-8")
     assert text.startswith("---\nlibrary_name: kernels\nlicense: other\nlicense_name: mit-0\n")
@@ -162,6 +163,7 @@ def test_the_card_has_the_errors_of_the_certificates(hub: Workshop) -> None:
     assert certified(hub) == "0.75 | 1.875 | 0.5 | 1.25"
 
 
+@pytest.mark.full
 def test_a_certificate_of_another_kernel_is_left_out(workshop: Workshop) -> None:
     assert certified(workshop, "00") == "- | - | - | -"
 
@@ -234,6 +236,7 @@ def test_a_file_in_the_way_is_not_overwritten(hub: Workshop) -> None:
     assert result.output.startswith(f"acts/{CPU}/_kernels/tanh.py: 'fusegen hub' did not write this")
 
 
+@pytest.mark.full
 def test_a_file_that_was_changed_is_not_overwritten(hub: Workshop) -> None:
     hub.file("acts/README.md", "# by hand")
     before = hub.files()
@@ -258,7 +261,7 @@ def test_a_link_in_place_of_a_folder_is_refused(hub: Workshop, name: str) -> Non
     assert result.output.startswith(f"acts/{CPU}/_kernels: 'fusegen hub' did not write this")
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("done", [1, 19])
 def test_an_interrupted_command_can_be_run_again(hub: Workshop, done: int) -> None:
     for _ in range(2):  # of a folder with another version, and of a new one

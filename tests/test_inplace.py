@@ -95,6 +95,7 @@ def test_in_place_of_any_layout(name: str, layout: str) -> None:
             assert_same(base[untouched], before[untouched])  # the rest of the storage stays
 
 
+@pytest.mark.few(3)
 @pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_module(OUT))

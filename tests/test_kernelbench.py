@@ -338,7 +338,7 @@ WRONG_ONES: dict[str, tuple[str, str, str, list[str]]] = {
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("case", WRONG_ONES)
 def test_a_wrong_module_is_told(case: str) -> None:
     name, right, wrong, expected = WRONG_ONES[case]

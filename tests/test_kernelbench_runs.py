@@ -231,6 +231,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.full
 def test_a_run_resumes_with_what_is_left(standalone: Path) -> None:
     first = run(standalone, "--only", "2")
     assert [row["problem"] for row in lines(standalone)] == ["2_Linear_Scale_Silu"]
@@ -250,6 +251,7 @@ def test_a_run_resumes_with_what_is_left(standalone: Path) -> None:
     assert third.stderr == f"2 of 2 problems are in {standalone / 'found.jsonl'}\n"
 
 
+@pytest.mark.full
 def test_several_processes_run_problems_and_each_outcome_is_in_the_journal(standalone: Path) -> None:
     found = run(standalone, "--only", "2,5", "--workers", "2")
     assert {row["problem"] for row in lines(standalone)} == {"2_Linear_Scale_Silu", "5_Scale_By_Number"}

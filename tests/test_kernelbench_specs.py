@@ -219,7 +219,7 @@ LEARNED = (  # whose gradients are compared
 )
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", RUN)
 def test_a_module_runs_on_a_small_tensor(name: str) -> None:
     """Against the same operations in float64: values, and gradients of inputs and of every parameter.

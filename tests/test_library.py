@@ -351,6 +351,7 @@ def test_it_is_near_the_real_function(name: str, device: str) -> None:
                 assert found <= max(BOUND, about), (dtype, what, x[k].item(), found, about)
 
 
+@pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", by_module(LIBRARY))
@@ -429,7 +430,7 @@ def halved(x: Tensor, dim: int = -1) -> Tensor:
 
 
 @pytest.mark.together
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", by_module(SAMPLED))

@@ -100,7 +100,7 @@ def test_a_block_computes_what_its_model_does(kind: type[nn.Module], kernel: str
             compare(network.train(mode), model.train(mode), *inputs)
 
 
-@pytest.mark.few(2)
+@pytest.mark.full
 @pytest.mark.parametrize("norm", [nn.LayerNorm, nn.RMSNorm])
 @pytest.mark.parametrize("mode", [True, False], ids=["training", "evaluation"])
 def test_a_sum_is_another_result(norm: Any, mode: bool, tmp_path: Path) -> None:
@@ -128,6 +128,7 @@ class Rescaled(nn.Module):
         return self.layer(x * factor) + factor
 
 
+@pytest.mark.full
 def test_a_value_of_each_row_is_another_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for mode in (False, True):
         monkeypatch.setitem(GAINS, ("cpu", "rms_norm", WRITTEN_OUT, 4, mode), Gain(1, 2**20))
@@ -140,6 +141,7 @@ def test_a_value_of_each_row_is_another_result(tmp_path: Path, monkeypatch: pyte
         compare(network, model, scale * torch.randn(ROWS, D))
 
 
+@pytest.mark.full
 def test_copies_and_other_inputs(tmp_path: Path) -> None:
     model = Transformer().eval()
     network = fusegen.lift(model, torch.randn(ROWS, D), folder=tmp_path)

@@ -219,7 +219,7 @@ def test_a_network_is_not_timed_where_memory_is_short() -> None:
     assert network_clock.network_timing(Counted(1.0), Counted(1.0), [torch.randn(4, 8)], clock) is None
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("is_faster", [True, False])
 def test_a_network_that_is_slower_is_refused(
     is_faster: bool, folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -149,6 +149,7 @@ class Norms(nn.Module):
         return self.second(self.middle(self.first(x)))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("extensions")
 def test_regions_with_other_numbers_are_one_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for mode in (False, True):
@@ -187,6 +188,7 @@ class {kind}(Module):
 """
 
 
+@pytest.mark.full
 @settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.sampled_from(WORDS), min_size=5, max_size=5, unique=True), st.sampled_from(WORDS))
 def test_names_are_legal_and_distinct(words: list[str], kind: str) -> None:

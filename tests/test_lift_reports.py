@@ -50,6 +50,7 @@ chain_mul_relu, forward: enqueue 10.4 us for 16.2, device 2.0 us for 4.0: a kern
 """
 
 
+@pytest.mark.full
 def test_the_clocks_of_a_chip_choose_the_regions(workshop: Workshop) -> None:
     workshop.file("net.py", NET)
     command = ("lift", "net.py:Chain", "--input", "4000x32", "--for", "h100")
@@ -63,6 +64,7 @@ def test_the_clocks_of_a_chip_choose_the_regions(workshop: Workshop) -> None:
     }
 
 
+@pytest.mark.full
 def test_where_the_gpu_is_late_bytes_decide(workshop: Workshop) -> None:
     workshop.file("net.py", NET)
     alone = "chain_mul_relu, forward: enqueue 10.4 us for 16.2, device {} us for {}: a kernel\n"

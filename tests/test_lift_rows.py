@@ -194,7 +194,7 @@ def test_casts_are_in_a_region_of_one_dtype() -> None:
     assert regions(lambda x: (x.float().exp() + 1).half() * x, X.bfloat16())[-1] != (5, False)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("norm", [CastRms, WrittenOut])
 def test_a_norm_in_a_network(norm: type[nn.Module], tmp_path: Path) -> None:
     model = Gated(norm).bfloat16().eval()

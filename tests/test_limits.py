@@ -91,7 +91,7 @@ def stages_of(name: str) -> tuple[Algebra, Both[Program]]:
     return algebra, stages.limited(declared, algebra)
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(2)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(

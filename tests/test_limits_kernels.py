@@ -17,6 +17,7 @@ SPECS = {
 }
 
 
+@pytest.mark.full
 def test_an_infinite_factor_of_a_product_that_is_added_gives_infinity(tmp_path: Path) -> None:
     body = "inputs: {x: {}, r: {}, g: {}}\nparams: {a: 1.1}\nformula: r + g * a * gelu(x)\n"
     function = compiled(tmp_path, "scaled_residual", body).scaled_residual

@@ -60,7 +60,7 @@ def assert_same(library: ctypes.CDLL, kernel: str, of: Layer, chips: tuple[int, 
             torch.testing.assert_close(made, expected, rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_chip_and_number_of_parts_has_the_bits(kernel: str, shape: str) -> None:

@@ -123,7 +123,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     "fault", [pytest.param(f, marks=[pytest.mark.full] * (k > 1)) for k, f in enumerate(FAULTS)]
 )
@@ -138,6 +138,7 @@ def test_a_planted_fault_is_seen(fault: str) -> None:
     assert not largest_error(product(library, "together", Layer(x, weight, bias)), x, weight, bias) <= MOST
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("chip", "count"), [("80", 6), ("90a", 11), pytest.param("86", 6, marks=pytest.mark.full)]
 )

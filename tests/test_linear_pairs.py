@@ -32,6 +32,7 @@ def patched(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Sequential, An
     return model, fusegen.patch(model, folder=folder), folder
 
 
+@pytest.mark.full
 def test_a_large_layer_and_its_activation_have_a_kernel(patched: tuple[nn.Sequential, Any, Path]) -> None:
     model, report, folder = patched
     assert [(each.path, each.module) for each in report.replaced] == [
@@ -76,6 +77,7 @@ def test_a_patch_can_be_undone(tmp_path: Path) -> None:
     assert not any(KERNEL in vars(layer) for layer in model)
 
 
+@pytest.mark.full
 def test_a_large_convolution_of_single_pixels_and_its_activation_have_a_kernel(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(

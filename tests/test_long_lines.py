@@ -66,6 +66,7 @@ ARGUMENTS = st.one_of(NAMES, NAMES.map('"{} | None"'.format), st.tuples(NAMES, N
 CALLS = st.lists(ARGUMENTS, min_size=8, max_size=30).map(", ".join)
 
 
+@pytest.mark.full
 @given(st.lists(CALLS, min_size=1, max_size=3), NAMES)
 def test_broken_python_means_the_same(calls: list[str], name: str) -> None:
     inner = ", ".join(f"g({each})" for each in calls)

@@ -69,6 +69,7 @@ def assert_near(own: Tensor, exact: Tensor, times: float = 1) -> None:
     torch.testing.assert_close(own.double(), exact, rtol=tolerance, atol=1e-3 * tolerance, equal_nan=True)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("n", [pytest.param(511, marks=pytest.mark.full), 512, 1001])
 def test_softmax_of_long_rows(kernels: Any, n: int, dtype: torch.dtype) -> None:
@@ -83,6 +84,7 @@ def test_softmax_of_long_rows(kernels: Any, n: int, dtype: torch.dtype) -> None:
     assert_near(slope, torch.autograd.grad(exact, wide, grad.double())[0], 16)
 
 
+@pytest.mark.full
 def test_memory_that_is_not_there_is_reported_once(tmp_path: Path) -> None:
     """A launch that comes later does not report what was wrong with this one."""
     ask, x = "made.parts) * sizeof(double)", torch.zeros(1, 2**19)
@@ -104,6 +106,7 @@ def test_special_elements_of_long_rows(kernels: Any, value: str, at: int) -> Non
     assert_near(kernels("long_softmax").forward([x]), torch.softmax(x.double(), -1))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", FLOAT32, ids=str)
 @pytest.mark.parametrize("n", [512, 1001])
 def test_layer_norm_of_long_rows(kernels: Any, n: int, dtype: torch.dtype) -> None:

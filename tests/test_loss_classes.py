@@ -144,6 +144,7 @@ def test_a_gradient_of_a_sum_in_float16_is_finite(size: int) -> None:
     assert torch.equal(slope, torch.full_like(x, 64))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ["CrossEntropyLoss", "NLLLoss"])
 def test_losses_of_classes_under_autocast_are_in_float32(name: str, dtype: torch.dtype) -> None:

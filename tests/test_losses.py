@@ -153,6 +153,7 @@ def test_a_wrong_sum_of_parts_is_seen(lost: str, monkeypatch: pytest.MonkeyPatch
     assert ulps(value.detach(), exact.detach()) > 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("graded", [False, True])
 def test_values_of_parts_are_not_rounded(dtype: torch.dtype, graded: bool) -> None:
@@ -180,7 +181,7 @@ def test_means_of_parts_are_in_double(dtype: torch.dtype) -> None:
 NUMBERS = (0.0, -0.0, 1.0, -3.5, 1e30, torch.inf, -torch.inf, torch.nan)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"])
 def test_nan_and_infinities_of_differences(name: str, dtype: torch.dtype) -> None:
@@ -267,6 +268,7 @@ DTYPES = {torch.float32: 3e-7, torch.bfloat16: 8e-3, torch.float64: 1e-13}
 MEANS = {torch.float32: 1e-15, torch.bfloat16: 1e-6, torch.float64: 1e-15}  # 16 bits are computed in float
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [(3, 8), (2, 300)])
 def test_cuda_kernels_by_emulation(size: tuple[int, int], dtype: torch.dtype) -> None:
@@ -363,6 +365,7 @@ def test_what_has_no_kernel_runs_by_pytorch() -> None:
         kinds.CrossEntropyLoss()(x, target.clone().fill_(33))
 
 
+@pytest.mark.full
 def test_cosine_of_two_rows() -> None:
     own, x, y = function("cosine_similarity"), normal(6, 900), normal(6, 900)
     torch.testing.assert_close(
@@ -390,6 +393,7 @@ def test_what_is_no_loss(tmp_path: Path, body: str, message: str) -> None:
     assert message in [error.message for error in caught.value.errors], caught.value.errors
 
 
+@pytest.mark.full
 def test_a_chain_may_be_reduced(tmp_path: Path) -> None:
     own, x = made(tmp_path, "energy", "chain: [tanh, square]\nreduction: sum\n").energy, normal(3, 50)
     torch.testing.assert_close(own(x), torch.tanh(x).square().sum())

@@ -115,7 +115,7 @@ def with_mask(kernel: Kernel, launch: Any, mask: Guarded) -> Kernel:
     return replace(kernel, launch=lambda call: launch(call, mask.values.data_ptr()))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.together
 @GPP
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -147,7 +147,6 @@ def test_the_gradient_is_what_it_is_without_a_mask(
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["relu", "hardtanh"])
 def test_the_operators_keep_no_mask_on_the_cpu(name: str, extensions: Path) -> None:
     module, [params, *_] = generated(name), scalars(name)
@@ -160,7 +159,7 @@ def test_the_operators_keep_no_mask_on_the_cpu(name: str, extensions: Path) -> N
     assert_same(ours, module.KERNELS.backward(grad, saved, *params), grad, x)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", by_module(["relu6", "leaky_relu", "hardtanh"]))
 def test_in_place_a_tensor_may_be_written_over_again(name: str, extensions: Path) -> None:
     """As in eager, which saves a copy; and what autograd does with a gradient is what it does with any."""

@@ -127,6 +127,7 @@ def test_every_dtype_keeps_its_own(name: str, dtype: torch.dtype, modules: dict[
     torch.testing.assert_close(found, narrow, rtol=4 * torch.finfo(dtype).eps, atol=near)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_what_is_not_selected_does_not_leak(dtype: torch.dtype, modules: dict[str, ModuleType]) -> None:
     function = modules["mask_first"].mask_first
@@ -157,6 +158,7 @@ def test_second_derivatives_and_transforms(modules: dict[str, ModuleType]) -> No
     torch.testing.assert_close(slope, exact, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.full
 def test_other_calls_take_masks_too(modules: dict[str, ModuleType]) -> None:
     choice, (x, m) = modules["choice"].choice, tensors_of("choice", torch.float32)
     expected = BODIES["choice"][1](x, m)
@@ -174,6 +176,7 @@ def test_other_calls_take_masks_too(modules: dict[str, ModuleType]) -> None:
     assert choice(x[:0], m[:0]).shape == (0, 16)
 
 
+@pytest.mark.full
 def test_the_eager_form_takes_the_mask_itself(modules: dict[str, ModuleType]) -> None:
     (x, m), eager = tensors_of("choice"), modules["choice"].eager
     assert torch.equal(eager(x, m), BODIES["choice"][1](x, m))
@@ -287,6 +290,7 @@ def test_masks_are_written_for_readers() -> None:
     assert notation(spec(body)) == "y = x if m else 0"
 
 
+@pytest.mark.full
 def test_estimates_and_certificates_try_both_values(workshop: Workshop) -> None:
     given = spec(CHOICE)
     points = sampled(["x", "m"], "", {}, given.ranges, lambda _: ()).points

@@ -78,7 +78,7 @@ def test_a_special_result_is_eagers(name: str, tmp_path: Path) -> None:
     assert same(ours[output], eager[output])
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", LIMITS)
 def test_a_result_at_an_infinity_is_its_limit(name: str, tmp_path: Path) -> None:
     formula, at, output, limit = LIMITS[name]

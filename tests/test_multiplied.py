@@ -85,6 +85,7 @@ def test_one_kernel_has_the_bits_of_two(name: str) -> None:
             assert torch.equal(made.signbit()[made == 0], expected.signbit()[made == 0])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("chip", ["80", "90a"])
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 def test_nvcc_compiles_a_kernel_of_operands_without_a_spill(tmp_path: Path, chip: str) -> None:

@@ -162,6 +162,7 @@ def _with_numbers(fault: RowFault, numbers: list[float], *tensors: torch.Tensor)
     return fault.function(*tensors, *numbers)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n in SOON else [pytest.mark.full]) for n in ROW_FAULTS]
 )
@@ -171,6 +172,7 @@ def test_a_fault_of_rows_is_caught(name: str) -> None:
     assert any(re.match(ROW_FAULTS[name].rule, sentence) for sentence in said), said
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", OF_ROWS)
 @pytest.mark.xdist_group("rows")
 def test_rows_without_a_fault_break_nothing(name: str) -> None:

@@ -114,6 +114,7 @@ def test_a_name_is_a_named_line_of_the_kernels(workshop: Workshop) -> None:
     assert "chain: x + 1, wide: x · x, relu(), x · wide" in parsed
 
 
+@pytest.mark.full
 def test_a_step_of_another_spec_keeps_its_names_apart(workshop: Workshop) -> None:
     """Two uses of a spec with a named step, in a chain that has a step of this name."""
     workshop.spec("inner", "chain: [kept: sigmoid, tanh, x + kept]")

@@ -137,6 +137,7 @@ GIVING_WAY = {  # what declares a name, in the place of NAME
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.together
 @pytest.mark.parametrize("name", sorted(GIVE_WAY))
 @pytest.mark.parametrize("place", GIVING_WAY)
@@ -152,6 +153,7 @@ def test_arguments_of_pytorchs_give_way_to_those_of_a_spec(binding: Binding, pla
     assert taken.count(name) == 1
 
 
+@pytest.mark.full
 def test_a_variable_is_renamed_where_the_kernel_calls_a_function_of_its_name() -> None:
     body = "inputs: {x_sigmoid: {}, up: {}}\nformula: x_sigmoid * sigmoid(2 * x_sigmoid) + up"
     assert "zzz_forward(M x_sigmoid_V, M up) {" in build.sources(named(body))["cuda"]
@@ -159,7 +161,7 @@ def test_a_variable_is_renamed_where_the_kernel_calls_a_function_of_its_name() -
     assert "zzz_forward(M gate, M up) {" in plain
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_what_reads_a_kernels_scalars_declares_nothing_that_a_spec_may(body: str) -> None:
     text = build.sources(named(body))["cuda"]
@@ -198,7 +200,6 @@ def natural(first: str, second: str, third: str) -> str:
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("k", range(3))
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_natural_names_compile(k: int, tmp_path: Path) -> None:
@@ -255,6 +256,7 @@ SHADOWING = {
 }  # fmt: skip
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("body", SHADOWING)
 def test_a_step_that_shadows_a_shipped_spec_is_remarked(workshop: Workshop, body: str) -> None:
     workshop.spec("mish", "formula: x + 1")

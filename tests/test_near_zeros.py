@@ -52,7 +52,7 @@ def largest_error(given: Tensor, exact: Tensor) -> float:
 DEVICES = {"gelu": ("cuda",), "swiglu": ("cpu", "cuda"), "swish": ("cpu",)}
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", ZEROS)
 def test_a_result_near_its_zero_is_within_4_ulp(name: str, tmp_path: Path) -> None:
     formula, result, ends, nearest = ZEROS[name]
@@ -108,7 +108,7 @@ def slopes(function: Callable[[Tensor], Tensor], given: Tensor) -> Tensor:
     return torch.autograd.grad(function(x).sum(), x)[0]
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("k", [-3.0, -1.0, -0.5])
 def test_a_gradient_with_a_zero_at_other_scalars_keeps_its_digits(
     k: float, tmp_path: Path, extensions: Path

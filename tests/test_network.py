@@ -160,6 +160,7 @@ def test_copies_and_pickles_are_networks_of_their_own(network: Network) -> None:
     network.train()
 
 
+@pytest.mark.full
 def test_a_second_lift_compiles_nothing(
     model: networks.Mobile, folder: Path, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +194,7 @@ def test_it_exports_with_the_models_arguments_and_a_dynamic_batch(network: Netwo
     network.train()
 
 
+@pytest.mark.full
 def test_autocast_and_16_bits_are_the_models(network: Network, model: networks.Mobile) -> None:
     x = torch.randn(2, 3, 16, 16)
     ours, theirs = copy.deepcopy(network).eval(), copy.deepcopy(model).eval()
@@ -354,6 +356,7 @@ def test_modules_that_are_not_in_the_networks_mode_run_as_they_are_where_they_de
     torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.full
 def test_a_function_reads_the_mode_of_the_module_that_calls_it(folder: Path) -> None:
     model = nn.Sequential(Dropped(), nn.Tanh(), nn.Softsign())
     network = lifted_network(model, torch.randn(6, 4), folder)
@@ -439,6 +442,7 @@ class Optional(nn.Module):
         return (y, x) if pair else y
 
 
+@pytest.mark.full
 def test_arguments_that_the_inputs_leave_out_have_their_defaults(folder: Path) -> None:
     model, x = Optional(), torch.randn(6, 4)
     network = lifted_network(model, x, folder)
@@ -625,6 +629,7 @@ def test_hooks_of_a_layer_run(tmp_path: Path, folder: Path) -> None:
     assert seen == [1]
 
 
+@pytest.mark.full
 def test_tied_parameters_stay_tied(folder: Path) -> None:
     model = Holder(lambda m, x: m.other(torch.relu(m.fc(x) * 2 + x)))
     model.other = nn.Linear(4, 4)
@@ -634,6 +639,7 @@ def test_tied_parameters_stay_tied(folder: Path) -> None:
         assert each.get_parameter("other.weight") is each.get_parameter("fc.weight")
 
 
+@pytest.mark.full
 def test_a_constant_of_forward_is_a_number_of_the_region(folder: Path) -> None:
     model = Holder(lambda m, x: torch.max(x, torch.tensor(0.5)) * F.softplus(x))
     network = lifted_network(model, torch.randn(2, 4), folder)

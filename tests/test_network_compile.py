@@ -87,6 +87,7 @@ def test_a_compiler_gets_the_graphs_of_the_model(way: str, tmp_path: Path) -> No
     assert ours == theirs
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("blocks", "count"), [(0, 2), pytest.param(2, 10, marks=pytest.mark.full)])
 def test_by_the_policy_kernel_it_gets_operators(
     of_blocks: Callable[[int], Network], blocks: int, count: int

@@ -131,6 +131,7 @@ def test_a_replica_runs_its_own_tensors() -> None:
         torch.testing.assert_close(each(X), torch.tanh(X * mean + X) * mean)
 
 
+@pytest.mark.full
 def test_a_network_of_a_traced_module_has_no_second_graph() -> None:
     layers = [nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(80)]
     own = network(fx.symbolic_trace(nn.Sequential(*layers)))

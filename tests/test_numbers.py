@@ -113,6 +113,7 @@ def test_forward_has_the_order_of_the_spec_and_the_function_the_tensors_first(mi
     model(*mixed.get_inputs())
 
 
+@pytest.mark.full
 def test_gradients_reach_every_tensor(mixed: ModuleType) -> None:
     tensors = [torch.randn(8, dtype=torch.float64), torch.randn(4, 8, dtype=torch.float64)]
     leaves = [t.clone().requires_grad_() for t in tensors]
@@ -124,6 +125,7 @@ def test_gradients_reach_every_tensor(mixed: ModuleType) -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.full
 def test_a_compiled_graph_takes_every_number(product: ModuleType) -> None:
     model: Any = torch.compile(product.ModelNew(), fullgraph=True, backend="aot_eager")
     a = torch.rand(8)

@@ -50,7 +50,7 @@ def of(dtype: torch.dtype = torch.float32, dense: bool = True, kernel: str = "fo
 # What NVRTC compiles
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", by_class(NAMES))
 def test_every_kernel_compiles(name: str, compiler: nvrtc.Nvrtc) -> None:
     """The name of a kernel has its launch configuration: that of the largest tensors on the chip."""

@@ -58,6 +58,7 @@ def test_results_have_the_bits_of_the_launcher_in_cpp(
     assert [each.of.dense for each in launches] == [True, False, False]
 
 
+@pytest.mark.full
 def test_a_call_of_too_many_elements_is_cut(
     launches: list[Launch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +68,7 @@ def test_a_call_of_too_many_elements_is_cut(
     assert len(launches) == 4
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [F32, BF16])
 def test_gradients_of_operands_that_are_broadcast(dtype: torch.dtype, launches: list[Launch]) -> None:
     """They are sums in double of terms that are not rounded to 16 bits."""

@@ -72,7 +72,7 @@ def test_a_module_is_exported(name: str, extensions: Path) -> None:
     assert_computes(exported(network, given, module), network, given)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_formula_is_exported(name: str, tmp_path: Path) -> None:
     module = compiled(tmp_path, f"own_{name}", f"formula: {FUNCTIONS[name]}\n")

@@ -249,6 +249,7 @@ def test_prune_removes_a_module_whose_recorded_spec_is_gone(built: Workshop) -> 
     assert built.run("build", "--prune").output == "unchanged: 2 modules\nremoved  generated/more.py\n"
 
 
+@pytest.mark.full
 def test_a_spec_of_fusegens_name_that_is_gone_is_not_fusegens(built: Workshop) -> None:
     path = built.build("gelu", "formula: x + 5")
     path.unlink()

@@ -99,6 +99,7 @@ def test_an_installed_compiler_writes_a_filter(installed: Path, tmp_path: Path) 
     assert "struct Series {" in run(sys.executable, "-c", text, folder=tmp_path, **more)
 
 
+@pytest.mark.full
 def test_an_installed_compiler_builds_a_spec_of_ones_own(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "specs").mkdir()
     spec = "name: doubled\nsummary: A test.\nchain: [hardswish, 2 * x]\n"

@@ -233,6 +233,7 @@ def test_undo_copies_and_pickles(runs: Ran) -> None:
         assert torch.equal(each(x), before(x))
 
 
+@pytest.mark.full
 def test_training_follows_eager(runs: Ran) -> None:
     model = nn.Sequential(row("hardswish"), made(Functions), made(Resnet))
     patched = copy.deepcopy(model)

@@ -117,6 +117,7 @@ def results(layer: nn.Module, x: Tensor, cos: Tensor, sin: Tensor) -> list[Tenso
     return [*made, *torch.autograd.grad(made, [leaf, *layer.parameters()], weights)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", rotary.DTYPES, ids=str)
 @pytest.mark.parametrize("batch", [1, 2])
 def test_rotary_embeddings_are_one_kernel(dtype: torch.dtype, batch: int, runs: Ran) -> None:
@@ -380,6 +381,7 @@ def test_losses_that_stay(runs: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(fusegen.patch(Language().half())) == f"replaced 0 layers, kept 1\n  the model: {shown}"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_llama(dtype: torch.dtype, runs: Ran) -> None:
     transformers = pytest.importorskip("transformers")

@@ -184,7 +184,7 @@ STACKS: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_layer_computes_the_norm_of_the_next_one(stack: str, dtype: Any, taken: Taken) -> None:
@@ -498,6 +498,7 @@ CALLS: dict[str, tuple[Callable[[Any, Tensor], Any], int]] = {  # and how many v
 }  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("call", CALLS)
 def test_calls_of_all_kinds_return_what_the_layers_do(call: str, taken: Taken) -> None:
     model = made()

@@ -186,6 +186,7 @@ def test_a_layer_of_rows_runs_the_kernel(name: str, dtype: torch.dtype, runs: li
     assert set(runs) == {function}
 
 
+@pytest.mark.full
 def test_rows_whose_kernel_would_lay_the_result_otherwise_stay(runs: list[str]) -> None:
     layer = nn.Softmax(1)
     fusegen.patch(nn.Sequential(layer))

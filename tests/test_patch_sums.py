@@ -251,6 +251,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_was_changed_runs_as_it_is(change: str, runs: Ran) -> None:
     block, other = made(Statements), made(Statements)

@@ -238,6 +238,7 @@ def test_the_module_says_which_kernels_it_has(module: Any, tmp_path: Path) -> No
     assert "KERNELS.without_bias(self.conv, x)" in Path(str(other.__file__)).read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_a_standalone_file_has_pytorchs_layer(workshop: Workshop) -> None:
     workshop.spec("conv_relu_scale", SPEC.format(1))
     workshop.done("build", "--standalone", "alone")
@@ -260,6 +261,7 @@ def test_explain_says_what_runs(tmp_path: Path, kernel: int, said: str) -> None:
     assert sentence.startswith(said)
 
 
+@pytest.mark.full
 def test_the_bias_is_added_by_the_kernel_behind(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = as_on_a_gpu(module, monkeypatch)
     model, x = module.ModelNew(), image(3, 4)

@@ -159,7 +159,7 @@ def test_a_gate_keeps_what_a_float_holds(functions: Compiled) -> None:
     assert math.isnan(functions("gate", 1.0, math.nan))
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", BODIES)
 def test_single_word_double_is_taken_where_it_is_accurate_enough(name: str, tmp_path: Path) -> None:
     body, words = BODIES[name]
@@ -273,6 +273,7 @@ def assert_rounded(given: torch.Tensor, exact: torch.Tensor, share: float = 5e-4
     assert far.float().mean() < share / 10
 
 
+@pytest.mark.full
 def test_a_result_is_what_two_words_round_to(tmp_path: Path, extensions: Path) -> None:
     kernel = emulated(compiled(tmp_path, "chained", f"{CHAINED}\n"), "chained", tmp_path).forward
     x = patterns(torch.float32, 4000)

@@ -285,7 +285,7 @@ def test_a_gradient_is_computed_in_float_where_eagers_errors_are_as_large(
         assert known.float_ok is (method == FLOAT)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("formula", "which", "method"),
     [
@@ -303,6 +303,7 @@ def test_what_is_no_yardstick_costs_double_on_the_cpu(
     assert build.compiled_file(spec).plan[which, Device.CPU, "float32"] == method
 
 
+@pytest.mark.full
 def test_a_formula_is_in_single_words_where_these_lose_no_more_than_eager(tmp_path: Path) -> None:
     """With half as much again two functions that cancel were further off than certify allows."""
     spec = tmp_path / "one.yaml"

@@ -58,6 +58,7 @@ def test_values_gradients_and_repr(name: str) -> None:
     assert found[0][0].grad_fn.name() != found[1][0].grad_fn.name()  # a kernel of ours
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", poolings.POOLINGS)
 def test_compiled_whole_exported_and_traced(name: str) -> None:
     own, right = (getattr(holder, name)(*arguments(name)[:5]) for holder in (OWN, nn))
@@ -90,6 +91,7 @@ def test_what_torch_nn_refuses(name: str) -> None:
         same(name, numbers, x)
 
 
+@pytest.mark.full
 def test_the_forms_of_numbers() -> None:
     x = drawn("AvgPool2d")
     for number in ((2,), (2, 2), [2, 2], 2):
@@ -100,6 +102,7 @@ def test_the_forms_of_numbers() -> None:
         same("AdaptiveMaxPool2d", (size,), x)
 
 
+@pytest.mark.full
 def test_a_layer_whose_numbers_change_has_other_windows() -> None:
     layer, x = OWN.MaxPool2d(2), drawn("MaxPool2d")
     before = layer(x)

@@ -68,6 +68,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", OTHERS)
 def test_other_tensors_take_the_general_way(kind: str, arguments: list[bytes]) -> None:
     of = Launcher(generated("swiglu").KERNELS, "forward")

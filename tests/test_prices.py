@@ -24,6 +24,7 @@ def test_prices_are_counted_where_they_arise() -> None:
     assert prices.named_forms(MODULES) == 1
 
 
+@pytest.mark.full
 def test_what_is_reached_stays(capsys: pytest.CaptureFixture[str]) -> None:
     prices.main()
     rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]

@@ -195,6 +195,7 @@ def test_an_output_is_written_over_where_nothing_else_needs_it() -> None:
     assert producers.reused(layer, layer(x)) is None
 
 
+@pytest.mark.full
 def test_a_model_allocates_its_result_once_and_keeps_its_input() -> None:
     model = generated("conv_relu_hardswish").ModelNew(3, 4, 3)
     x = torch.randn(2, 3, 9, 9)

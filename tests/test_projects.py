@@ -96,6 +96,7 @@ def test_the_action_annotates_and_summarises(built: Workshop) -> None:
     assert Path("out.txt").read_text(encoding="utf-8") == "records=./fusegen-check.jsonl\n"
 
 
+@pytest.mark.full
 def test_names_of_specs_are_neither_options_nor_commands(built: Workshop) -> None:
     done = acted(built, "gate --version $(touch made) *")
     assert done.returncode == 2
@@ -131,6 +132,7 @@ def test_ci_runs_the_scripts_of_the_repository() -> None:
         assert subprocess.run(["bash", "-n", str(path)]).returncode == 0
 
 
+@pytest.mark.full
 def test_the_matrix_says_what_is_not_here(tmp_path: Path) -> None:
     """Without a Python no package is looked up, but the wheel is built."""
     settings = os.environ | {"PYTHONS": "3.99", "PYENV_ROOT": str(tmp_path), "PYTHON": sys.executable}

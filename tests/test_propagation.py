@@ -90,7 +90,7 @@ def programs(request: pytest.FixtureRequest) -> tuple[Both[Program], str]:
     return limited(request.param), LOST[request.param]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize("others", [1.0, -2.5, 1e10])
 def test_nan_of_an_input_that_cancels_gives_nan(programs: tuple[Both[Program], str], others: float) -> None:

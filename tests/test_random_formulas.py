@@ -76,7 +76,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Elements]
     return get
 
 
-@pytest.mark.few
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("number", range(COUNT))
 def test_random_formulas_hold_the_contract(

@@ -95,6 +95,7 @@ def test_explain_has_a_record_for_each_part_of_its_text(gated: Workshop) -> None
     assert costs[0]["budgets"].keys() == {"sm_80", "sm_90", "sm_100"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["gelu", "conv_relu_hardswish"])
 def test_the_records_of_an_explanation_are_those_of_the_page(workshop: Workshop, name: str) -> None:
     found = Explanation(compiled_file(ROOT / f"specs/{name}.yaml"), Certificate(), {})

@@ -231,6 +231,7 @@ def test_a_mode_that_counts_flops_counts_around_it() -> None:
     assert counter.get_total_flops() == 2 * 2 * 4 * 8 * 16  # forward and the weight's gradient
 
 
+@pytest.mark.few(4)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", by_module(SOME))

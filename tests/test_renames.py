@@ -145,7 +145,7 @@ def test_tokens_are_those_of_cpp() -> None:
 HEADER = "generated/_runtime/include/functions/selections.h"
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("more", ["", "using More = int;\n"], ids=["names", "a token"])
 def test_certificates_of_renamed_kernels_are_renewed(
     more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -24,6 +24,7 @@ def half(workshop: Workshop) -> Workshop:
     return workshop
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")  # which PyTorch says of oneDNN
 def test_report_eager_writes_nothing_beside_a_spec(half: Workshop) -> None:
     before = half.files()

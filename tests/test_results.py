@@ -181,7 +181,7 @@ def assert_near(own: Tensor, exact: Tensor, times: float = 1) -> None:
     torch.testing.assert_close(own.double(), exact, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(2, 5, 9), (3, 4, 64)])
@@ -217,7 +217,7 @@ def test_a_result_that_nobody_uses_adds_nothing(modules: Callable[[str], ModuleT
             torch.testing.assert_close(got, torch.zeros_like(got) if right is None else right)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", OF_EACH_PATH)
 def test_derivatives_of_both_orders(modules: Callable[[str], ModuleType], name: str) -> None:
     given, called = drawn(name, (2, 2, 3), torch.float64), function(modules(name), name)
@@ -243,6 +243,7 @@ def test_transforms(modules: Callable[[str], ModuleType], name: str) -> None:
         torch.testing.assert_close(got, right)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["add_rms_norm", "lstm_cell", "layer_norm_statistics"])
 def test_recorded_programs(modules: Callable[[str], ModuleType], name: str) -> None:
     module = modules(name)
@@ -275,6 +276,7 @@ def test_given_tensors_are_a_tuple(modules: Callable[[str], ModuleType]) -> None
             called(*given, out=(out[0], torch.empty(2, 8)))
 
 
+@pytest.mark.full
 def test_what_no_kernel_takes(modules: Callable[[str], ModuleType]) -> None:
     norm, cell = modules("add_rms_norm").add_rms_norm, modules("lstm_cell").lstm_cell
     x = torch.randn(3, 8)

@@ -221,7 +221,7 @@ FORMULA, EVEN, OCTAVES = "Formula<float>", "PiecewiseUniform", "PiecewiseOctaves
 AT_DEFAULTS = "AtDefaults<PiecewiseOctaves, Widened<PlainDouble>>"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("body", "cpu", "cuda"),
     [

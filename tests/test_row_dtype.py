@@ -107,7 +107,7 @@ def incoming_of(results: Results) -> list[Tensor]:
     return [torch.randn_like(y) for y in results]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("name", CASES)
@@ -149,7 +149,7 @@ def test_cuda_kernels_emulated(modules: Callable[[str], ModuleType], name: str, 
         assert_near(slope, torch.autograd.grad(exact, exact_x, grads)[0], 16)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", HALVES)
 def test_rows_that_lie_apart_have_their_bits_emulated(
     modules: Callable[[str], ModuleType], dtype: torch.dtype
@@ -162,6 +162,7 @@ def test_rows_that_lie_apart_have_their_bits_emulated(
     assert all(map(torch.equal, values[0] + slopes[0], values[1] + slopes[1]))
 
 
+@pytest.mark.full
 def test_a_detached_value_has_no_gradient(tmp_path: Path) -> None:
     """The kernel reads one of two incoming gradients."""
     body = "over: [-1]\nrow_dtype: float32\nformula: {m: detach(amax(x)), s: sum(x)}\n"
@@ -178,7 +179,7 @@ def loss_of(name: str) -> Any:
     return importlib.import_module(f"generated.{name}")
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("n", [300, 8, 37, 4104])
 def test_a_loss_of_rows_that_are_read_once_emulated(n: int, dtype: torch.dtype) -> None:
@@ -289,6 +290,7 @@ def test_under_autocast_the_result_is_in_float32(device: str) -> None:
     assert dtypes == [torch.bfloat16 if device == "cpu" else torch.float32, torch.float32, torch.float32]
 
 
+@pytest.mark.full
 def test_programs_and_transforms_have_the_dtypes() -> None:
     loss = loss_of("rows.cross_entropy_in_float32").cross_entropy_in_float32
     module = loss_of("rows.layer_norm_statistics")

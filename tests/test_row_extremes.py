@@ -77,7 +77,7 @@ def test_ties_and_infinities_are_those_of_pytorch(modules: Any, name: str, dtype
             torch.testing.assert_close([each.double() for each in made], exact[:2], equal_nan=True)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("apart", [False, True])
 def test_cuda_text(modules: Any, dtype: torch.dtype, apart: bool) -> None:
@@ -94,6 +94,7 @@ def test_cuda_text(modules: Any, dtype: torch.dtype, apart: bool) -> None:
         torch.testing.assert_close((own.movedim(-1, 1) if apart else own).double(), exact)
 
 
+@pytest.mark.full
 def test_at_home_in_pytorch(modules: Any) -> None:
     function, x = modules("first_min").first_min, drawn((4, 6, 5), torch.float32)
     torch.testing.assert_close(torch.vmap(function)(x[None]), function(x)[None])

@@ -68,7 +68,7 @@ def drawn(shape: tuple[int, ...], dtype: torch.dtype, device: str = "cpu") -> li
     return [t.requires_grad_() for t in found[:3]] + found[3:]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("dtype", BOUNDS)
 @pytest.mark.parametrize(("name", "sizes"), RUNS)
@@ -86,6 +86,7 @@ def test_values_and_gradients(name: str, sizes: tuple[int, ...], dtype: torch.dt
         assert (got.double() - real).abs().max() <= 1.01 * torch.finfo(dtype).eps * real.abs().max()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("one", ["weight", "bias"])
 @pytest.mark.parametrize("name", ["group_norm", "instance_norm"])
 def test_one_number_for_all_channels(name: str, one: str) -> None:
@@ -114,6 +115,7 @@ def test_tensors_by_channels_come_with_one_shape() -> None:
         assert bias.is_contiguous()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_compiler_records_groups(dynamic: bool) -> None:
     torch.compiler.reset()
@@ -124,6 +126,7 @@ def test_a_compiler_records_groups(dynamic: bool) -> None:
         torch.testing.assert_close(compiled(x), layer(x))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", CASES)
 def test_double_precision_and_second_derivatives(name: str) -> None:
     x, weight, bias, _ = drawn((2, 4, 3), torch.float64)

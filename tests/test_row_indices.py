@@ -133,6 +133,7 @@ def test_recorded_gradients(mean: Any, mode: Literal["real", "fake", "symbolic"]
     torch.testing.assert_close(graph(*given), gradient(*given))
 
 
+@pytest.mark.full
 def test_an_expression_is_picked_from_rows_of_several_dimensions(tmp_path: Path) -> None:
     body = (
         "inputs: {x: {shape: [8, 4, 5]}, r: {shape: [8, 4, 5]}, at: {shape: [8], index: x}}\n"
@@ -151,7 +152,7 @@ def test_an_expression_is_picked_from_rows_of_several_dimensions(tmp_path: Path)
     torch.testing.assert_close(torch.vmap(function)(x[None], r[None], at[None])[0], wanted)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("over", ["[1]", "[-3]"])
 def test_classes_along_channels(tmp_path: Path, over: str, device: str) -> None:

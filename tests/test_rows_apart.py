@@ -108,7 +108,7 @@ def test_values_and_gradients_beside_float64(modules: Any, name: str, device: st
                     assert ulps(got.detach()[near], wanted.detach()[near]) <= BOUNDS[dtype], (shape, dtype)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", CASES)
 def test_a_row_has_the_bits_that_it_has_side_by_side(modules: Any, name: str, device: str) -> None:

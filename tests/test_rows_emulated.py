@@ -39,7 +39,7 @@ def drawn(size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     return torch.randn(size, generator=torch.Generator().manual_seed(sum(size))).to(dtype)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", SIZES)
 def test_softmax(size: tuple[int, int], dtype: torch.dtype) -> None:
@@ -69,6 +69,7 @@ SPECIAL: dict[str, Callable[[int], Tensor]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", FEWER[:-1])  # in two loops of float64
 @pytest.mark.parametrize("n", [8, 37, 1104, pytest.param(4104, marks=pytest.mark.full)])
 def test_rows_that_are_read_once(n: int, dtype: torch.dtype) -> None:
@@ -89,7 +90,10 @@ FORMULAS = {  # and whether one loop finds the largest element and the sum
 }
 
 
-@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize(
+    "formula",
+    [pytest.param(each, marks=pytest.mark.full if one_loop else ()) for each, one_loop in FORMULAS.items()],
+)
 def test_formulas_of_users_that_are_read_once(formula: str, tmp_path: Path) -> None:
     inputs = "x: {shape: [3, 5]}" + ", y: {shape: [3, 5]}" * ("y" in formula)
     module: Any = made(tmp_path, "any_rows", f"inputs: {{{inputs}}}\nover: [-1]\nformula: {formula}\n")
@@ -107,7 +111,7 @@ def test_formulas_of_users_that_are_read_once(formula: str, tmp_path: Path) -> N
         )
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", SIZES)
 def test_layer_norm_with_sums_over_the_rows(size: tuple[int, int], dtype: torch.dtype) -> None:
@@ -122,6 +126,7 @@ def test_layer_norm_with_sums_over_the_rows(size: tuple[int, int], dtype: torch.
         assert_near(own.reshape(other.shape), other, 16)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", FEWER)
 def test_cross_entropy_of_an_index(dtype: torch.dtype) -> None:
     kernels, x = library("cross_entropy"), 3 * drawn((5, 37), dtype)
@@ -136,7 +141,7 @@ def test_cross_entropy_of_an_index(dtype: torch.dtype) -> None:
     assert_near(own, torch.autograd.grad(exact, wide, grad[:, 0].double())[0], 4)
 
 
-@pytest.mark.few(4)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", FEWER)
 @pytest.mark.parametrize("rows", [0, 1, 700, 17000])  # of one block, and of several
 def test_the_reduction_of_the_values_of_rows(rows: int, dtype: torch.dtype) -> None:
@@ -166,7 +171,7 @@ def test_rows_that_lie_apart_have_their_bits(size: tuple[int, int, int], dtype: 
     assert torch.equal(*grads)
 
 
-@pytest.mark.few(2)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", FEWER)
 def test_rows_that_begin_within_a_vector_have_their_bits(dtype: torch.dtype) -> None:
     kernels, x = library("softmax_of_channels"), drawn((2, 50, 16), dtype)
@@ -199,7 +204,7 @@ def test_rows_whose_squares_leave_floats_range(dtype: torch.dtype) -> None:
 GROUPS = ((2, 3, 4, 5), (3, 2, 8, 1), (1, 2, 2, 40), (2, 1, 3, 96), (1, 1, 2, 4201), (2, 2, 5, 520))
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", GROUPS)
 @pytest.mark.parametrize("name", ["group_norm", "group_norm_silu"])

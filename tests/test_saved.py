@@ -84,7 +84,7 @@ def test_tensors_that_no_gradient_reads_are_not_saved(module: ModuleType, shape:
     assert [None if t is None else tuple(t.shape) for t in node.saved_tensors] == [WHOLE, (5, 1), None]
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_tensor_that_is_not_saved_is_freed_and_may_be_written_over(
     module: ModuleType, shape: Shape
@@ -126,7 +126,7 @@ def after_a_change(function: Any, leaves: tuple[Tensor, ...], changed: int) -> A
 FULL = ("scaled", "squared", "power", "rectified")
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.full if name in FULL else ()) for name in BODIES]
 )
@@ -173,6 +173,7 @@ def test_gradients_are_those_of_eager(module: ModuleType, shape: Shape) -> None:
         assert [t.shape for t in found] == [t.shape for t in given]
 
 
+@pytest.mark.few(1)
 @pytest.mark.together
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(
@@ -203,7 +204,7 @@ def test_only_gradients_that_are_asked_for_are_written(
     assert [t.shape for t in found] == [t.shape for t in leaves]
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("shape", SHAPES)
 def test_second_derivatives_and_transforms(module: ModuleType, shape: Shape) -> None:
     given = inputs(shape)

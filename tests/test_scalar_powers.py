@@ -17,7 +17,7 @@ def alike(a: torch.Tensor, b: torch.Tensor) -> bool:
     return torch.equal(*kinds)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize(
     ("formula", "exponent"),

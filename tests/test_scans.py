@@ -164,7 +164,7 @@ def whole(case: Case, tensors: list[Tensor]) -> list[Tensor]:
     return [t.to(tensors[0].dtype).movedim(case.dim, -1) for t in tensors]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("name", CASES)
 def test_cuda_text_computes_the_same(modules: Any, name: str, dtype: torch.dtype) -> None:
@@ -181,7 +181,7 @@ def test_cuda_text_computes_the_same(modules: Any, name: str, dtype: torch.dtype
             assert_near(own, other.movedim(case.dim, -1), BOUNDS[dtype])
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", PLACES)
 def test_cuda_text_finds_the_same_places(modules: Any, name: str) -> None:
     case, kernels = PLACES[name], emulated(modules(name))
@@ -195,7 +195,7 @@ def test_cuda_text_finds_the_same_places(modules: Any, name: str) -> None:
                 assert torch.equal(made, case.reference(given))
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["product_of_a_chain", "chain"])
 def test_rows_of_more_tiles_than_are_kept(modules: Any, name: str) -> None:
     """The first scan begins again for each lot of tiles."""
@@ -207,6 +207,7 @@ def test_rows_of_more_tiles_than_are_kept(modules: Any, name: str) -> None:
         assert_near(own, other, 0.51)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["product_of_a_chain", "largest_of_columns"])
@@ -214,6 +215,7 @@ def test_cuda_text_compiles_without_a_warning(modules: Any, name: str, tmp_path:
     nvcc(tmp_path, name, modules(name).KERNELS.texts().cuda, *CUDA_FLAGS, "-ptx", "-arch=compute_90")
 
 
+@pytest.mark.full
 def test_zeros_and_special_values_have_gradients_of_pytorch(modules: Any) -> None:
     """No element is divided by: of no zero, one or more, NaN, and infinities of both signs."""
     rows = [
@@ -270,6 +272,7 @@ def test_layouts_and_batches_give_the_same_bits(modules: Any, name: str, layout:
             assert torch.equal(function(x[1:]), made[0][0][1:])
 
 
+@pytest.mark.full
 def test_a_tensor_of_one_row_has_the_sum_as_its_gradient(modules: Any) -> None:
     module, case = modules("chain"), CASES["chain"]
     x, w = drawn("chain", 30, torch.float32)
@@ -348,6 +351,7 @@ def test_an_index_beside_a_scan_is_refused(workshop: Workshop, formula: str) -> 
         build.compiled_either(path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("device", ["cpu", GPU])
 def test_rows_that_may_lie_apart_begin_anywhere(modules: Any, device: str) -> None:
     """Behind an incoming gradient that is one number for all, rows lie side by side at odd places."""

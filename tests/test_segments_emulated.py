@@ -178,7 +178,7 @@ SPECIAL = torch.tensor(
 NO_PIECES = ("    return !uncovered;\n", "    return false;\n")
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["bias_gelu", "scale_sigmoid", "gelu_gate"])
 def test_special_values_are_those_of_the_formula(name: str, build: Build) -> None:
     """NaN, infinities, and zeros with their signs."""
@@ -200,7 +200,6 @@ FORMULA = (
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize(("name", "first"), [("bias_gelu", 0.01), ("scale_sigmoid", 0.0)])
 def test_nearly_all_results_are_of_pieces(name: str, first: float, build: Build) -> None:
     """Of normal inputs a first look gives nearly all, and a second one those next to zeros."""
@@ -218,7 +217,6 @@ READ = (START, "  if (&piece >= {0} && &piece < {0} + CURVE_PIECES<C>) return fa
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("table", ["curve_pieces<C>", "around_zero<C>"])
 def test_no_piece_is_read_by_kernels_before_it_is_tested(table: str, build: Build) -> None:
     """Such a piece fails here, so that the formula, which gives NaN, would compute all of its values."""
@@ -228,6 +226,7 @@ def test_no_piece_is_read_by_kernels_before_it_is_tested(table: str, build: Buil
     assert float(max(missing)) == 0
 
 
+@pytest.mark.full
 def test_what_no_piece_gives_is_computed_by_the_formula(build: Build) -> None:
     x, b = torch.full((64,), -20.0), torch.linspace(-1, 1, 64)
     [ours], [without] = (run(of.forward, x, b) for of in (build("bias_gelu"), build("bias_gelu", FORMULA)))

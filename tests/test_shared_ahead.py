@@ -27,7 +27,7 @@ CONTENTS = {  # by the kernel of a layer
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("listed", "layers"),
     [

@@ -114,7 +114,7 @@ def test_every_function_has_a_bound_and_a_limit() -> None:
     assert AT_INFINITY.keys() == {*FUNCTIONS} - {"times_ndtr", "times_tanh_softplus"}
 
 
-@pytest.mark.few(4)
+@pytest.mark.full
 @pytest.mark.together
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_errs_by_as_much_as_the_estimate_says(name: str, built: tuple[ctypes.CDLL, str]) -> None:
@@ -227,6 +227,7 @@ def test_a_chain_with_operands_is_as_near_as_eager_and_its_loops_are_vectors(
         assert mine <= max(4.0, float(theirs))
 
 
+@pytest.mark.full
 def test_a_chain_in_float32_alone_has_one_function_a_pass(tmp_path: Path) -> None:
     body = "dtypes: [float32]\ninputs: {x: {}, u: {}}\nformula: silu(x) * u\n"
     module = compiled(tmp_path, "alone_test", body)

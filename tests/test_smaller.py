@@ -61,6 +61,7 @@ def test_numbers_are_small_where_the_model_makes_the_same_calls(case: str, tmp_p
     assert [*zip(own_sizes, small_sizes, strict=True)] == expected
 
 
+@pytest.mark.full
 def test_a_depth_above_eight_is_compared(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its layers were those of another depth, and the file ended in an IndexError."""
     monkeypatch.setattr(pair, "MOST", 2**10)

@@ -143,7 +143,7 @@ def right(pair: tuple[float, float], exact: Fraction | float, dtype: torch.dtype
     return mine <= max(NEAR / torch.finfo(dtype).eps, 4 * eager)
 
 
-@pytest.mark.few(3)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_guards_change_nothing_that_eager_has_right(name: str, dtype: torch.dtype) -> None:
@@ -158,7 +158,7 @@ def test_specs_of_several_tensors_differ_nowhere_from_eager() -> None:
         assert not [line for dtype in DTYPES for line in differences(tried, dtype)], path
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("place", range(COUNT))
 def test_random_formulas_of_several_tensors_differ_from_eager_where_it_is_known(place: int) -> None:
     tried = of(formula(random_number(place)).body)

@@ -186,7 +186,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Elements]
     return cache(lambda name: Elements(ROWS[name].formula, name, folder))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", ROWS)
 def test_a_formula_holds_the_contract_where_its_operations_do_not(

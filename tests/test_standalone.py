@@ -98,6 +98,7 @@ def function_of(name: str, space: dict[str, Any]) -> Callable[..., Tensor]:
 # The text
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("name", "dtype"), LINES)
 def test_a_file_can_be_read(name: str, dtype: str) -> None:
     lines = file_of(name, dtype).splitlines()
@@ -106,6 +107,7 @@ def test_a_file_can_be_read(name: str, dtype: str) -> None:
     assert any(line.startswith("# Given up: ") for line in lines[6:8])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["hardsigmoid", "swiglu", "kernelbench/conv2d_relu_shift"])
 def test_harnesses_take_a_file(name: str) -> None:
     whole = file_of(name)
@@ -131,6 +133,7 @@ def test_a_file_has_what_is_called_and_no_more() -> None:
     assert not re.search(r"\b(tanh|relu|softplus|erfc|ndtr_tail_in_double|round_to_odd)\(", cpp)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", ["rows/group_norm", "windows/max_pool2d", "batches/batch_norm_relu", "scans/cumsum"]
 )

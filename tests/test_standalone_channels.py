@@ -52,6 +52,7 @@ def assert_right(name: str) -> None:
                 assert_near(own, wide, 10)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_file_of_channels_can_be_read(name: str) -> None:
     whole = file_of(name, "float32")
@@ -67,7 +68,7 @@ def test_channels_on_the_cpu(name: str) -> None:
     assert_right(name)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", MODELS)
 def test_channels_on_an_emulated_chip(name: str) -> None:
     _, space = executed(name, *NAMES)

@@ -49,6 +49,7 @@ def assert_right(name: str, lengths: tuple[int, ...]) -> None:
             assert_near(own[2:], exact[2:], 100)  # whose rounded elements PyTorch adds
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", DIMS)
 def test_a_file_can_be_read(name: str) -> None:
     lines = file_of(name, "float32").splitlines()
@@ -81,6 +82,7 @@ def test_other_layouts() -> None:
     assert function(torch.randn(2, 0, 3)).shape == (2, 0, 3)
 
 
+@pytest.mark.full
 def test_groups() -> None:
     function, _ = executed("rows/group_norm", *NAMES)
     weight, bias = torch.randn(2, 6)

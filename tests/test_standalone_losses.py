@@ -132,6 +132,7 @@ def test_parts_are_those_of_the_module() -> None:
     assert losses == {float(function(padded[:, 1:-1], y)), float(function(x.mT.contiguous().mT, y))}
 
 
+@pytest.mark.full
 def test_pointers_do_not_change_the_bits_on_an_emulated_chip(monkeypatch: pytest.MonkeyPatch) -> None:
     with_cuda("losses/huber_loss", monkeypatch)
     function, _ = executed("losses/huber_loss", *NAMES)

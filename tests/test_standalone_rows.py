@@ -64,6 +64,7 @@ def assert_exact(name: str, given: list[Any], times: float = 4) -> None:
     assert_near(results(function, given), results(function, wide(given)), times)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ROWS)
 def test_a_file_of_rows_can_be_read(name: str) -> None:
     for dtypes, most in zip((["float32"], []), LINES.get(name, (650, 690)), strict=True):
@@ -98,6 +99,7 @@ def test_rows_on_the_cpu(name: str) -> None:
             assert_near(results(function, given), results(eager_of(name, space), wide(given)))
 
 
+@pytest.mark.full
 def test_special_values_stay_in_their_rows() -> None:
     x = torch.randn(6, 37)
     x[1, 3], x[2, 36], x[3, 0], x[4] = torch.nan, torch.inf, -torch.inf, -torch.inf
@@ -134,6 +136,7 @@ def test_a_row_has_equal_bits_whatever_the_batch() -> None:
     assert_exact("layer_norm", [x, weight, weight.flip(0), 1e-5])  # whose sums are of all parts of the rows
 
 
+@pytest.mark.full
 def test_indices_and_reductions() -> None:
     function, _ = executed("rows/cross_entropy", "float32")
     x, picked = torch.randn(6, 11), torch.tensor([3, 0, -100, 10, 2, 2])
@@ -157,6 +160,7 @@ def test_indices_and_reductions() -> None:
         function(x, picked.to("meta"))
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile does
 def test_second_derivatives_and_compilers_of_rows() -> None:
     function, space = executed("rows/layer_norm", "float32")
@@ -190,7 +194,7 @@ def test_rows_on_an_emulated_chip(name: str) -> None:
             assert_near(results(function, given), results(eager_of(name, space), wide(given)))
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", ROWS)
 def test_nvcc_compiles_kernels_of_rows(name: str, chip: str, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_scans_on_the_cpu(name: str) -> None:
     assert_right(name, (1, 7, 300))
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["scans/argmax", "kernelbench/columns_argmin"])
 def test_places_on_the_cpu_and_on_an_emulated_chip(name: str) -> None:
     assert_places(name)
@@ -81,7 +81,7 @@ def test_places_on_the_cpu_and_on_an_emulated_chip(name: str) -> None:
     assert_places(name)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", SCANS)
 def test_scans_on_an_emulated_chip(name: str) -> None:
     with_cuda(name)
@@ -107,6 +107,7 @@ def test_rows_without_a_place() -> None:
         function(torch.randn(3, 0))
 
 
+@pytest.mark.full
 def test_zeros_of_a_product() -> None:
     function, _ = executed("scans/cumprod", *NAMES)
     x = torch.randn(4, 9)

@@ -63,6 +63,7 @@ def assert_right(name: str) -> None:
             assert_near(own[2:], exact[2:], 100)  # whose rounded elements PyTorch adds
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", WINDOWS)
 def test_a_file_of_windows_can_be_read(name: str) -> None:
     whole = file_of(name, "float32")
@@ -78,7 +79,7 @@ def test_windows_on_the_cpu(name: str) -> None:
     assert_right(name)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", WINDOWS)
 def test_windows_on_an_emulated_chip(name: str) -> None:
     _, space = executed(name, *NAMES)

@@ -293,7 +293,7 @@ MODELS = {
 @pytest.fixture(
     scope="module",
     params=[
-        name if name in ("conv_min_add_scale", "swish_beta") else pytest.param(name, marks=pytest.mark.full)
+        name if name == "conv_min_add_scale" else pytest.param(name, marks=pytest.mark.full)
         for name in MODELS
     ],
 )
@@ -384,7 +384,7 @@ def test_results_and_gradients_are_those_of_the_model(case: Case) -> None:
             assert error <= 2 * eagers + 1e-6 * size, (case.name, scale, error, eagers, size)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 def test_results_in_double_are_those_of_the_model(case: Case) -> None:
     inputs = [x.double() for x in case.inputs(3.0)]
     ours, eager = randomised(case.ours()).double(), randomised(case.eager()).double()
@@ -413,6 +413,7 @@ def test_one_graph_compiles_with_its_gradients(case: Case) -> None:
         assert torch.allclose(found, usual, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.full
 def test_gradients_can_be_differentiated(case: Case) -> None:
     spec = parsed(case.model.body)
     [shape, *_] = [tensor.shape for tensor in spec.tensors[len(spec.inputs) :]]

@@ -68,6 +68,7 @@ def test_json_escapes_letters_as_json_does(project: Path) -> None:
     assert b"\\u00b7" in done.stdout
 
 
+@pytest.mark.full
 def test_a_mistake_is_told_in_ascii(project: Path) -> None:
     (project / "specs/gate.yaml").write_text('name: gate\nsummary: "é"\nformula: x × 2\n', encoding="utf-8")
     done = ran(project, ASCII, "build", "gate")

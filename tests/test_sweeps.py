@@ -48,7 +48,8 @@ SUMMED: dict[str, tuple[Shape, Shape]] = {  # few blocks, each of whose threads 
 
 
 @pytest.fixture(
-    scope="module", params=["swish", pytest.param("bias_gelu", marks=pytest.mark.full), "curve_gelu"]
+    scope="module",
+    params=["swish", *(pytest.param(name, marks=pytest.mark.full) for name in ("bias_gelu", "curve_gelu"))],
 )
 def emulation(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -124,7 +125,7 @@ def test_sums_beside_results_that_are_written_over(emulation: tuple[Emulated, An
             assert_same(found, right)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize(("dtype", "last"), [(torch.float16, 2.0**-24), (torch.bfloat16, 2.0**-30)])
 def test_a_result_of_double_is_rounded_once(tmp_path: Path, dtype: torch.dtype, last: float) -> None:
     """Of a sum that a float ends at a tie, the last term decides which neighbour it is."""

@@ -118,6 +118,7 @@ def test_each_form_has_a_module(form: str) -> None:
     assert form in {each.name for each in library_spec(ROWS[form].name).forms}
 
 
+@pytest.mark.few
 @by_row
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -139,7 +140,7 @@ def test_elements_may_lie_beyond_32_bits(row: Row) -> None:
 
 
 @by_row
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_one_compilation_takes_every_batch(row: Row, policy: str) -> None:
     """Forward and backward, with no new graph for another batch, and for none."""
     counter = CompileCounterWithBackend("aot_eager")
@@ -163,6 +164,7 @@ def test_inductor_takes_it(row: Row) -> None:
     assert_close(call, steps, steps.given(torch.randn(3, CHANNELS, 5, 2)))
 
 
+@pytest.mark.full
 @by_row
 @pytest.mark.few(1)
 @pytest.mark.parametrize("strict", [False, True])

@@ -273,6 +273,7 @@ def test_such_calls_are_one_kernel_of_the_accuracy_of_float32(
     torch.testing.assert_close(y.double(), exact, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("layer", [nn.Identity(), nn.Sequential(nn.Conv2d(3, 5, 3))])
 def test_another_layer_may_take_the_place(module: Module, ran: list[bool], layer: Any) -> None:
     model, _ = model_and_input(module)
@@ -373,6 +374,7 @@ LAYERS: dict[str, Callable[[Any], None]] = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.together
 @pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated:FutureWarning")
 @pytest.mark.parametrize("name", LAYERS)

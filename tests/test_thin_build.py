@@ -4,14 +4,13 @@ import logging
 import os
 import re
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from budget import HANG
+from budget import waited_for
 from kernels import compiled
 from processes import built
 from thin_modules import CHAIN, Module, as_on_a_gpu, by_pytorch, emulated_library, model_and_input, own
@@ -21,13 +20,6 @@ from fusegen.runtime import compiled_call
 
 SLOW = "while [ ! -e {go} ]; do sleep 0.05; done; cp {library} made.so"  # in place of nvcc
 KILLED = "echo $$ > {go}; exec sleep 600"
-
-
-def waited_for(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + HANG
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 class Late:
@@ -92,6 +84,7 @@ def late(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("late", [("thin_late", SLOW)], indirect=True)
 def test_pytorchs_convolution_runs_until_the_kernel_is_built(late: Late, tmp_path: Path) -> None:
     wanted = _graded(lambda x: by_pytorch(late.model, x), late.x)
@@ -141,6 +134,7 @@ def test_a_build_of_another_process_that_made_nothing_is_begun_here(late: Late, 
     assert late.begun > 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("late", [("thin_killed", KILLED)], indirect=True)
 def test_a_build_that_is_killed_is_one_sentence(
     late: Late, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -81,6 +81,7 @@ def test_a_chain_is_one_kernel(
     assert bool(((y.double() - exact).abs() <= allowed).all())
 
 
+@pytest.mark.full
 def test_gradients_are_those_of_the_steps(
     made: tuple[Chain, Module], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -199,6 +199,7 @@ def test_a_package_of_aot_inductor_needs_no_operator_of_python(module: Module, t
         torch.testing.assert_close(loaded(given), by_pytorch(model, given))
 
 
+@pytest.mark.full
 def test_any_size_is_compiled_once(module: Module) -> None:
     model, x = model_and_input(module)
     call: Any = torch.compile(model, backend="aot_eager", dynamic=True, fullgraph=True)
@@ -225,7 +226,7 @@ def test_fake_tensors_are_laid_as_real_ones(module: Module) -> None:
         assert (fake.shape, fake.stride(), fake.dtype) == (real.shape, real.stride(), real.dtype)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("which", ["convolution", "convolution_forward"])
 def test_the_operator_is_as_pytorch_asks(module: Module, which: str) -> None:
     _, given = arguments(module)
@@ -265,6 +266,7 @@ def test_transforms_of_the_operator_are_those_of_the_steps(module: Module) -> No
         torch.testing.assert_close(transform(call), transform(steps), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.full
 def test_a_gradient_of_a_compiled_batch_is_that_of_the_steps(module: Module) -> None:
     model, x = model_and_input(module)
 

@@ -163,6 +163,7 @@ for _ in range(4):
 """
 
 
+@pytest.mark.full
 def test_threads_load_a_file(tmp_path: Path) -> None:
     """Each has a module of its own, and all have one runtime."""
     assert run(LOAD.format(path=str(GENERATED / "relu.py")), tmp_path) == 4 * "0\n16 1\n"

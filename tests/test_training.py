@@ -119,7 +119,7 @@ def test_the_curve_of_losses_is_eagers(device: str) -> None:
     agree([learned(model, model, device, False) for model in models], room=1e-4)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("device", DEVICES)
 def test_in_float64_the_curves_are_the_same(device: str) -> None:
     models = [network(flag).to(device).double() for flag in (True, False)]

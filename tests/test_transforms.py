@@ -110,6 +110,7 @@ def test_transforms_of_gradients_agree_with_eager(
     torch.testing.assert_close(TRANSFORMS[transform](found, *given), TRANSFORMS[transform](right, *given))
 
 
+@pytest.mark.full
 def test_a_batch_of_incoming_gradients_of_halves(tmp_path: Path) -> None:
     body = "inputs: {x: {}, r: {split: -1}}\nparams: {k: 1.5}\nformula: silu(x * k) * r\n"
     module = compiled(tmp_path, "of_halves", body)

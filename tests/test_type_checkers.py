@@ -51,6 +51,7 @@ def test_ruff_is_quiet(project: Path, command: tuple[str, ...]) -> None:
     assert status == 0, printed
 
 
+@pytest.mark.full
 def test_black_is_quiet(project: Path) -> None:
     status, printed = told(project, "black", "--check", "kernels")
     assert status == 0, printed

@@ -76,6 +76,7 @@ def test_value_and_gradients_are_those_of_the_view(
         torch.testing.assert_close(found, exact, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.full
 def test_other_calls_take_the_view_too(modules: dict[str, ModuleType]) -> None:
     rows = modules["rows"].rows
     a, b = torch.randn(4), torch.randn(4, 4)  # as large either way, so that nothing but the values tells

@@ -46,7 +46,7 @@ def drawn() -> Tensor:
     return torch.randn(2, 3, 9, 12, generator=torch.Generator().manual_seed(1)).requires_grad_()
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("numbers", NUMBERS)
 def test_each_instance_has_its_own(module: Any, numbers: tuple[Any, ...]) -> None:
     model, x = module.ModelNew(*numbers), drawn()
@@ -78,6 +78,7 @@ def test_cuda_text_has_the_numbers(module: Any) -> None:
         torch.testing.assert_close(kernels.forward([x], (2.0,)), exact(x, numbers))
 
 
+@pytest.mark.full
 def test_a_new_choice_within_a_compiled_function(module: Any) -> None:
     def added(x: Tensor) -> Any:
         return module.of_init(x, 2.0, 5, 1, 2) + 1

@@ -227,7 +227,7 @@ def exact_of(case: Any, tensors: list[Tensor]) -> tuple[Tensor, Tensor, tuple[Te
     return value.detach(), grad, torch.autograd.grad(value, graded, grad.double())
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CASES)
@@ -247,7 +247,7 @@ def test_value_and_gradients_are_those_of_pytorch(
         assert_near(own, other, 64 if summed else BOUNDS[dtype])
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CASES)
 def test_cuda_text_computes_the_same(modules: Any, name: str, dtype: torch.dtype) -> None:
@@ -263,6 +263,7 @@ def test_cuda_text_computes_the_same(modules: Any, name: str, dtype: torch.dtype
         assert_near(own.double().sum_to_size(other.shape).to(dtype), other, 64 if summed else BOUNDS[dtype])
 
 
+@pytest.mark.full
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 def test_cuda_text_compiles_without_a_warning(modules: Any, tmp_path: Path) -> None:
     text = modules("operands").KERNELS.texts().cuda
@@ -278,7 +279,7 @@ SPECIALS = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.full
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", ["max_dilated", "max_of_lines", "average_of_elements", *ADAPTIVE])
 @pytest.mark.parametrize("special", SPECIALS)
@@ -300,6 +301,7 @@ def test_special_values_are_where_pytorch_has_them(
     torch.testing.assert_close(own.double(), other, rtol=1e-6, atol=1e-5, equal_nan=True)
 
 
+@pytest.mark.full
 @given(st.data())
 def test_any_size_of_a_tensor_is_pooled_as_pytorch_does(modules: Any, data: Any) -> None:
     name = data.draw(st.sampled_from(["max_dilated", "average_of_elements", "max_of_relu"]))
@@ -321,6 +323,7 @@ IN_BOXES = {  # and the most elements along a dimension
 }  # fmt: skip
 
 
+@pytest.mark.full
 @given(st.data())
 def test_cuda_text_pools_planes_of_any_size(modules: Any, data: Any) -> None:
     """Each size has boxes of its own: whole planes, several of them, or a part of one."""
@@ -348,6 +351,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ["operands", "average"])
 def test_layouts_give_the_same(modules: Any, name: str, layout: str) -> None:
@@ -384,6 +388,7 @@ def assert_taken_by_torch(module: Any, name: str, reference: Any, tensors: list[
     torch.testing.assert_close(own, other)
 
 
+@pytest.mark.full
 def test_calls_of_torch(modules: Any) -> None:
     module, case = modules("operands"), CASES["operands"]
     tensors = drawn(case.shapes, torch.float32)
@@ -394,6 +399,7 @@ def test_calls_of_torch(modules: Any) -> None:
     assert torch.autograd.gradgradcheck(lambda x: module.operands(x, *wide), x)
 
 
+@pytest.mark.full
 def test_derivatives_of_a_batch_of_batches(modules: Any) -> None:
     """PyTorch's poolings take four dimensions at most, of which vmap and a caller may add more."""
     module, case = modules("average_in_a_chain"), CASES["average_in_a_chain"]

@@ -255,7 +255,7 @@ def test_a_prescaled_step_takes_a_name_that_is_free() -> None:
     assert [let.name for let in made.lets] == ["u_prescaled1", "u_prescaled", "t", "t1"]
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("form", NESTED)
 def test_the_work_does_not_double_with_every_level(form: str, workshop: Workshop) -> None:
     formula = "x"
