@@ -13,7 +13,7 @@ FORMULAS = {
 }
 
 
-@pytest.mark.full
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_an_infinite_incoming_gradient_gives_an_infinity(name: str, tmp_path: Path) -> None:
     formula, device = FORMULAS[name]

@@ -49,7 +49,7 @@ def assert_near(result: Tensor, exact: Tensor) -> None:
     assert (result.double() - exact).abs().max().item() <= NEAR[result.dtype] * size
 
 
-@pytest.mark.full
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_formula_of_rows_is_that_of_pytorch(number: int, tmp_path: Path) -> None:
     row = row_formula(number)
