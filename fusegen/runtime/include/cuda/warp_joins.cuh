@@ -1,5 +1,5 @@
 #pragma once
-// How the lanes of a warp join what they have for each reduction of a phase, and the warps of a block theirs, on CUDA.
+// The joins of what the lanes of a warp, and the warps of a block, have for each reduction of a phase, on CUDA.
 #include "cuda/largest_and_sum.cuh"
 
 namespace fusegen {
