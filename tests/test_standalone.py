@@ -14,7 +14,7 @@ import compiler
 import pytest
 import torch
 from conftest import Workshop
-from emulated import FLAGS, LAUNCH, SCALAR_TYPES, emulated, looked_up_by, same_bits, sanitizing
+from emulated import FLAGS, LAUNCH, SCALAR_TYPES, emulated, flushing, looked_up_by, same_bits, sanitizing
 from kernels import DTYPES, GENERATED, generated
 from standalone_files import HARNESS, nvcc, strings
 from torch import Tensor, nn
@@ -266,7 +266,8 @@ def test_the_kernels_of_cuda_give_the_bits_of_their_module(name: str, tmp_path: 
     """Emulated by g++, for tensors of one layout."""
     file = file_of(name)
     space = strings(file)
-    source, launches = LAUNCH.subn(r"emulate(\1, \2, ", f'#include "cuda_emulation.h"\n{space["CUDA"]}')
+    cuda = flushing(f'#include "cuda_emulation.h"\n{space["CUDA"]}')
+    source, launches = LAUNCH.subn(r"emulate(\1, \2, ", cuda)
     assert launches >= 1
     library = ctypes.CDLL(str(compiler.library(source, ["-O0", *FLAGS, *sanitizing(name)])))
     module = emulated(module_of(name), name, tmp_path, len(scalars_of(name)))
