@@ -200,7 +200,7 @@ def emulated(
     sums = unstaged.count("extern __shared__ double room[];")  # which stages of sums have
     more = sum(word in text for word in others) + in_shared_memory + sums
     assert (launches, staged) == (2 + more, in_shared_memory + sums)
-    text = PREFETCH.sub("  fetched(from, bytes);", INVERSE.sub(FLUSHED, text))
+    text = PREFETCH.sub("  fetched(from, bytes);", flushing(text))
     if not own:
         text, tables = TABLE.subn(own_rows, text)
         assert tables
@@ -233,6 +233,11 @@ def emulated(
         launch.restype, launch.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_void_p]
     forward, backward = kernels
     return Emulated(forward, backward, found, _sums(loaded, name) if sums else ())
+
+
+def flushing(text: str) -> str:
+    """Return a text whose approximate reciprocals are 0 where they are subnormal, as on a chip."""
+    return INVERSE.sub(FLUSHED, text)
 
 
 def sanitizing(name: str) -> list[str]:

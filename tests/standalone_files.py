@@ -22,6 +22,7 @@ NVCC = shutil.which("nvcc")
 HARNESS = re.compile(
     r"\b(try\s*:|except\b|pass\b)|import\s+(threading|multiprocessing|concurrent)|__future__"
 )
+TEXTS = re.compile(r"(?:[A-Z]+_)?(?:FUNCTIONS|CUDA|CPU)")  # of one kernel, or of several
 TOLERANCES = {torch.float32: 3e-7, torch.bfloat16: 8e-3, torch.float16: 1e-3, torch.float64: 1e-13}
 Draw = Callable[..., Tensor]
 
@@ -34,10 +35,8 @@ def file_of(name: str, *dtypes: str) -> str:
 def strings(whole: str) -> dict[str, str]:
     """The C++ of a file."""
     space: dict[str, str] = {}
-    named = ("FUNCTIONS", "CUDA", "CPU")
-    body = [
-        n for n in ast.parse(whole).body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) in named
-    ]
+    assigned = [n for n in ast.parse(whole).body if isinstance(n, ast.Assign)]
+    body = [n for n in assigned if TEXTS.fullmatch(ast.unparse(n.targets[0]))]
     exec(compile(ast.Module([*body], []), "<string>", "exec"), space)
     return space
 

@@ -197,12 +197,12 @@ RUN: dict[str, tuple[tuple[Any, ...], tuple[tuple[int, ...], ...], Reference]] =
     "images_group_norm": (
         (6, 2),
         ((2, 6, 4, 5),),
-        lambda model, x: nn.functional.group_norm(x, 2, model.weight, model.bias),
+        lambda model, x: nn.functional.group_norm(x, 2, model.gn.weight, model.gn.bias),
     ),
     "images_layer_norm": (
         ((3, 4, 5),),
         ((2, 3, 4, 5),),
-        lambda model, x: nn.functional.layer_norm(x, (3, 4, 5), model.weight, model.bias),
+        lambda model, x: nn.functional.layer_norm(x, (3, 4, 5), model.ln.weight, model.ln.bias),
     ),
     "images_frobenius_norm": ((), ((2, 3, 4, 5),), lambda model, x: x / torch.norm(x, p="fro")),
     "columns_sum": ((1,), ((2, 7, 5),), lambda model, x: x.sum(1, keepdim=True)),

@@ -14,14 +14,13 @@ import compiler
 import pytest
 import torch
 from conftest import Workshop
-from emulated import FLAGS, LAUNCH, SCALAR_TYPES, emulated, looked_up_by, same_bits, sanitizing
+from emulated import FLAGS, LAUNCH, SCALAR_TYPES, emulated, flushing, looked_up_by, same_bits, sanitizing
 from kernels import DTYPES, GENERATED, generated
 from standalone_files import HARNESS, nvcc, strings
 from torch import Tensor, nn
 
 from fusegen.codegen.standalone.compact import compact
 from fusegen.codegen.standalone.items import items
-from fusegen.codegen.standalone.text import text
 from fusegen.project import standalone
 
 LINES = {  # of a file, for all dtypes or for one
@@ -51,7 +50,7 @@ SAME = (  # one tensor, the output saved, scalars, tables, verified results, pol
 
 def file_of(name: str, dtype: str = "") -> str:
     module = (GENERATED / f"{name}.py").read_text(encoding="utf-8")
-    return text(module, [dtype]) if dtype else text(module)
+    return standalone.text(module, "stable", [dtype]) if dtype else standalone.text(module, "stable")
 
 
 def executed(name: str, dtype: str = "") -> dict[str, Any]:
@@ -119,12 +118,19 @@ def test_harnesses_take_a_file(name: str) -> None:
     assert {part.partition(".")[0] for part in named} <= {"torch", *sys.stdlib_module_names}
 
 
-@pytest.mark.parametrize(
-    ("name", "is_whole"), [("conv2d_relu_hardswish", True), ("conv2d_relu_shift", False)]
-)
-def test_a_thin_convolution_keeps_its_kernel(name: str, is_whole: bool) -> None:
-    made = standalone.text((GENERATED / f"kernelbench/{name}.py").read_text(encoding="utf-8"), "stable")
-    assert ("/thin_launch.cuh" in made, "# Given up: " not in made) == (is_whole, is_whole)
+@pytest.mark.parametrize("name", ["rows/layer_norm", "rows/group_norm", "rows/softmax"])
+def test_phases_that_are_one_loop_are_apart(name: str) -> None:
+    """A file has the phases that the runtime's kernels join, and their values as they are."""
+    cuda = strings(file_of(name))["CUDA"]
+    [forward] = re.findall(r"struct Forward : Rows<[\d, ]*(.*?)> \{", cuda, re.DOTALL)
+    assert re.fullmatch(r"ForwardValues(,\s+Forward\d)+", forward)
+
+
+def test_names_of_tensors_that_a_file_has_itself() -> None:
+    module = (GENERATED / "swiglu.py").read_text(encoding="utf-8")
+    assert "Tensor up" in module
+    assert "\nRUNTIME = {" not in standalone.text(module, "stable")
+    assert "\nRUNTIME = {" in standalone.text(module.replace("Tensor up", "Tensor kernels"), "stable")
 
 
 def test_a_file_has_what_is_called_and_no_more() -> None:
@@ -269,7 +275,8 @@ def test_the_kernels_of_cuda_give_the_bits_of_their_module(name: str, tmp_path: 
     """Emulated by g++, for tensors of one layout."""
     file = file_of(name)
     space = strings(file)
-    source, launches = LAUNCH.subn(r"emulate(\1, \2, ", f'#include "cuda_emulation.h"\n{space["CUDA"]}')
+    cuda = flushing(f'#include "cuda_emulation.h"\n{space["CUDA"]}')
+    source, launches = LAUNCH.subn(r"emulate(\1, \2, ", cuda)
     assert launches >= 1
     library = ctypes.CDLL(str(compiler.library(source, ["-O0", *FLAGS, *sanitizing(name)])))
     module = emulated(module_of(name), name, tmp_path, len(scalars_of(name)))

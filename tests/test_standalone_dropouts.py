@@ -6,13 +6,17 @@ import ctypes
 import importlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import compiler
 import pytest
 import torch
 from emulated import FLAGS, LAUNCH, same_bits
+from kernels import GENERATED
 from standalone_files import HARNESS, executed, file_of, nvcc, strings
 from torch import Tensor, nn
+
+from fusegen.project import standalone
 
 TESTED = [torch.float32, torch.bfloat16]
 NAMES = [str(dtype)[6:] for dtype in TESTED]
@@ -123,3 +127,16 @@ def test_dropouts_on_an_emulated_chip(name: str, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("name", LINES)
 def test_nvcc_compiles_dropouts(name: str, chip: str, tmp_path: Path) -> None:
     nvcc(strings(file_of(name))["CUDA"], chip, tmp_path)
+
+
+@pytest.mark.full
+def test_a_tensor_may_be_called_drawn() -> None:
+    module = (GENERATED / f"{ADD}.py").read_text(encoding="utf-8").replace("residual", "drawn")
+    whole = standalone.text(module, "stable", ["float32"])
+    assert "# Given up: masks drawn again, " in whole
+    space: dict[str, Any] = {}
+    exec(compile(whole, "<string>", "exec"), space)
+    x, bias, added = given(ADD, torch.float32)
+    own = drawn(space["bias_dropout_add"], [x, bias, added], 0.5)
+    for a, b in zip(own, drawn(executed(ADD, *NAMES)[0], [x, bias, added], 0.5), strict=True):
+        assert torch.equal(a, b)

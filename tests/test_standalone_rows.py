@@ -178,6 +178,29 @@ def test_second_derivatives_and_compilers_of_rows() -> None:
         torch.library.opcheck(space["operator"], (True, [x, x, weight, bias], [1e-5]), {})
 
 
+ELEMENTS: dict[str, tuple[int, int]] = {"rotary": (6, 370), "lstm_cell": (5, 675)}  # tensors, and lines
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_several_results_of_each_element(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU, and on an emulated chip."""
+    count, lines = ELEMENTS[name]
+    whole = file_of(f"results/{name}", "float32")
+    assert len(whole.splitlines()) <= lines
+    function, space = executed(f"results/{name}", "float32")
+    torch.manual_seed(4)
+    for text in ("", on_cpu(strings(whole)["CUDA"]).replace("on_cuda", "on_cpu")):
+        if text:
+            library = compiler.library(text, ["-O0", *FLAGS, "-Wno-sign-compare"])
+            monkeypatch.setitem(space, "LIBRARY", ctypes.CDLL(str(library)))
+        for shape in ((3, 7), (2, 1, 1100), (5,)):
+            last = shape if name == "lstm_cell" else shape[-1:]  # of the last tensor, which may broadcast
+            given = [*(torch.randn(shape) for _ in range(count - 1)), torch.randn(last)]
+            own, exact = results(function, given), results(space["eager"], wide(given))
+            assert_near(own, exact, 16 if last == shape else 200)  # PyTorch adds gradients that broadcast
+
+
 # CUDA
 
 

@@ -4,19 +4,9 @@ import re
 from collections.abc import Collection
 
 from fusegen.codegen import render, runtime_text
-from fusegen.codegen.standalone import channel_file, part_file, row_file, scan_file, window_file
-from fusegen.codegen.standalone import text as printed
+from fusegen.codegen.standalone import file_parts, kinds
 from fusegen.core.dtypes import ELEMENTS
 
-WHOLE = (
-    "KERNELS = Rows(",
-    "KERNELS = Parts(",
-    "KERNELS = Windows(",
-    "KERNELS = Channels(",
-    "_KERNELS = Activation(",
-    "_KERNELS = Dropouts(",
-    '#include "cuda/thin_launch.cuh"',
-)  # in a module of rows, of several kernels, of a thin convolution
 IMPORTS = re.compile(r"^from \.+_runtime import (?P<names>.+)\n", re.MULTILINE)
 TORCH = "import torch\n"
 LIBRARIES = "import contextlib\nimport hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"
@@ -25,20 +15,10 @@ LIBRARIES = "import contextlib\nimport hashlib\nimport importlib.abc\nimport imp
 def text(module: str, binding: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
     """Return the standalone file of a module's text beside a runtime, for some dtypes.
 
-    It has what is used; one of `WHOLE`, or for pybind11, has the runtime inside.
+    It has what is used; one for pybind11, or of a kind without a form of its own, has the runtime inside.
     """
-    files = (
-        (row_file.is_light, row_file.file),
-        (scan_file.is_light, scan_file.file),
-        (window_file.is_light, window_file.file),
-        (channel_file.is_light, channel_file.file),
-        (part_file.is_light, part_file.file),
-    )
-    for is_light, file in files:
-        if binding == "stable" and is_light(module):
-            return file(module, dtypes)
-    whole = binding != "stable" or any(part in module for part in WHOLE)
-    return _with_runtime(module, binding) if whole else printed.text(module, dtypes)
+    context = kinds.context_of(module, dtypes) if binding == "stable" else None
+    return _with_runtime(module, binding) if context is None else file_parts.filled_in(context)
 
 
 def _with_runtime(module: str, binding: str) -> str:
@@ -51,5 +31,5 @@ def _with_runtime(module: str, binding: str) -> str:
     words = "(" + ", ".join(f'"{name}"' for name in names) + ")"
     context = {"files": python.items(), "headers": own.items(), "names": names, "words": words}
     loader = render.fill("standalone.py.j2", context)
-    whole = module[: found.start()] + loader + module[found.end() :]
-    return printed.MADE.sub(r"\1 --standalone . ", whole.replace(TORCH, LIBRARIES + TORCH, 1), count=1)
+    joined = module[: found.start()] + loader + module[found.end() :]
+    return file_parts.MADE.sub(r"\1 --standalone . ", joined.replace(TORCH, LIBRARIES + TORCH, 1), count=1)

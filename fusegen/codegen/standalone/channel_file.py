@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from fusegen.codegen.render import fill
-from fusegen.codegen.standalone import python, row_file, text
+from fusegen.codegen.standalone import file_parts, helpers, row_file, text
 from fusegen.codegen.standalone.phase_items import Loops
 from fusegen.codegen.standalone.reading import Module
 from fusegen.core.dtypes import ELEMENTS
@@ -37,14 +37,13 @@ def is_light(module: str) -> bool:
     return is_known and OWN.isdisjoint({read.name, *given})
 
 
-def file(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
-    """Return the standalone file of a module's text beside a runtime, for some dtypes."""
+def context(module_text: str, dtypes: Collection[str]) -> dict[str, Any]:
+    """Return what the templates of a file name, from a module's text beside a runtime, for some dtypes."""
     for header, other in HEADERS.items():
         module_text = module_text.replace(header, other)
     module = Module(row_file.prepared(module_text))
-    context = _context(module, [d for d in ELEMENTS if d in dtypes])
-    kernels = fill("standalone/channels/kernels.py.j2", context).rstrip("\n")
-    return text.filled_in(context | {"kernels": kernels})
+    found = _context(module, [d for d in ELEMENTS if d in dtypes])
+    return found | {"kernels": fill("standalone/channels/kernels.py.j2", found).rstrip("\n")}
 
 
 def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
@@ -55,7 +54,7 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
     elements = len(tensors) - numbers
     types = text.types_of(module, dtypes)
     flags = dict.fromkeys(("split", "columns", "runs", "batch"), True)
-    flags |= dict.fromkeys(("picks", "sums", "runs_once", "groups"), False)
+    flags |= dict.fromkeys(("picks", "sums", "runs_once", "groups", "wide"), False)
     context = flags | {
         "name": module.name,
         "types": types,
@@ -71,5 +70,5 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
     laid = Loops("rows", row_file.statements(types)).laid(module, context)
     own = text.python_of(module, tensors, scalars)
     own["eager"] = own["eager"].replace("KERNELS.", "")
-    whole = own | context | laid | text.head(module, laid, dtypes)
-    return whole | {"given_up": GIVEN_UP, "helpers": python.helpers(own["functions"])}
+    made = own | context | laid | file_parts.head(module, laid, dtypes)
+    return made | {"given_up": GIVEN_UP, "helpers": helpers.called(own["functions"])}

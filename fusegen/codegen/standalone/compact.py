@@ -9,7 +9,7 @@ Decide = Callable[[str], bool | None]  # whether a condition of `if constexpr` h
 
 FITTED = re.compile(r"^ *// From .*: python -m benchmarks\.coefficients .*\n", re.MULTILINE)
 HEAD = re.compile(r"(template <(?:[^<>\n]|<[^<>\n]*>)*>)\n *")
-LOOP = re.compile(r"(?:#pragma unroll|UNROLL)\n +")
+LOOP = re.compile(r"^(?:#pragma unroll|( *)UNROLL)\n( +)", re.MULTILINE)
 NUMBERS = re.compile(r"^( *)([^\n{}]*= *\{)((?:[-\w.(), ]|\n)+?)\}", re.MULTILINE)
 BLOCK = re.compile(r"^([^\n]*\{)\n((?:[^\n#]*[^\n#{]\n)+?) *(\}[^\n{}]*)$", re.MULTILINE)
 CONDITION = re.compile(r"( *)(?P<before>else )?if constexpr \((?P<condition>(?:[^()]|\([^()]*\))*)\) ")
@@ -25,7 +25,7 @@ MOST_STATEMENTS = 2  # on a line
 def compact(text: str, decide: Decide) -> str:
     """Return an item on fewer lines; `decide` says what its conditions are."""
     text = HEAD.sub(
-        _joined_head, LOOP.sub("UNROLL ", FITTED.sub("", EMPTY.sub("", _decided(text, decide))))
+        _joined_head, LOOP.sub(_unrolled, FITTED.sub("", EMPTY.sub("", _decided(text, decide))))
     )
     text = NUMBERS.sub(_filled, COMMENT.sub(_first_sentence, text))
     for pattern in (DECLARED, CONSTANTS):
@@ -34,6 +34,10 @@ def compact(text: str, decide: Decide) -> str:
     while (shorter := BLOCK.sub(_joined, text)) != text:
         text = shorter
     return "\n".join(line if len(line) <= WIDTH else _broken(line) for line in text.split("\n"))
+
+
+def _unrolled(found: re.Match[str]) -> str:
+    return f"{found[2] if found[1] is None else found[1]}UNROLL "
 
 
 def _broken(line: str) -> str:

@@ -9,6 +9,7 @@ from fusegen.core.header_files import LITERAL, without_comments
 WORD = re.compile(r"[A-Za-z_]\w*")
 SCOPE = re.compile(r"\s*(?:namespace\s+(\w*)\s*\{|\}+)")
 BLANK = re.compile(r"(?:\s|//[^\n]*\n)*")
+NOTE = re.compile(r"(?<=;)[ ]+//(?! namespace)[^\n]*")  # behind an item, on its line
 DIRECTIVE = re.compile(r"#\s*(\w+)(?:\\\n|[^\n])*\n?")
 PART = re.compile(rf"{LITERAL}|//[^\n]*|[{{}}()\[\];,]|[^\"'/{{}}()\[\];,]+|.", re.DOTALL)
 ATTRIBUTE = re.compile(
@@ -57,6 +58,8 @@ def _items(text: str) -> Iterator[Item]:
             at = scope.end()
             continue
         at = _end(text, at)
+        if note := NOTE.match(text, at):
+            at = note.end()
         if whole := _without_blanks(text[begin:at]):
             yield item(whole, next(filter(None, reversed(scopes)), ""))
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 from fusegen.codegen.render import fill
-from fusegen.codegen.standalone import row_file, text
+from fusegen.codegen.standalone import file_parts, row_file, text
 from fusegen.codegen.standalone.phase_items import Loops
 from fusegen.codegen.standalone.reading import Module
 from fusegen.core.dtypes import ELEMENTS
@@ -46,16 +46,15 @@ def is_light(module: str) -> bool:
     return is_whole and is_known and OWN.isdisjoint({read.name, *read.signature("forward")})
 
 
-def file(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
-    """Return the standalone file of a module's text beside a runtime, for some dtypes."""
+def context(module_text: str, dtypes: Collection[str]) -> dict[str, Any]:
+    """Return what the templates of a file name, from a module's text beside a runtime, for some dtypes."""
     for header, other in HEADERS.items():
         module_text = module_text.replace(header, other)
     for pattern in (MEAN, OF_PART, LEFT_OUT, row_file.SUMS):
         module_text = pattern.sub("", module_text)
     module = Module(row_file.prepared(module_text))
-    context = _context(module, [d for d in ELEMENTS if d in dtypes])
-    kernels = fill("standalone/parts/kernels.py.j2", context).rstrip("\n")
-    return text.filled_in(context | {"kernels": kernels})
+    found = _context(module, [d for d in ELEMENTS if d in dtypes])
+    return found | {"kernels": fill("standalone/parts/kernels.py.j2", found).rstrip("\n")}
 
 
 def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
@@ -74,4 +73,4 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
     }
     laid = Loops("parts", row_file.statements(types)).laid(module, context)
     own = text.python_of(module, tensors, scalars)
-    return own | context | laid | text.head(module, laid, dtypes) | {"given_up": GIVEN_UP}
+    return own | context | laid | file_parts.head(module, laid, dtypes) | {"given_up": GIVEN_UP}

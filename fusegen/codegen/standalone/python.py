@@ -7,60 +7,14 @@ from textwrap import wrap
 from typing import Any
 
 from fusegen.codegen.render.python import filled
-from fusegen.codegen.standalone.dropout_masks import DRAWN
 from fusegen.codegen.standalone.functions import parts
 from fusegen.codegen.standalone.reading import Module
 
 WIDTH = 120  # of a line
 STRING = re.compile(r"( *)return f'(.*)'$")
-RENAMED = {"KERNELS.layer": "layer", "KERNELS.dropout": "drawn"}
+RENAMED = {"KERNELS.layer": "layer", "KERNELS.dropout": "draw", "KERNELS.convolved": "convolved"}
+LEADING = {"KERNELS.along": "along", "KERNELS.mask": "as_numbers"}  # called without the first argument
 GIVEN_UP = ("inplace", "out", "input", "approximate")
-
-
-HELPERS = {  # functions that those of a module, or of its file, call
-    "drawn": DRAWN,
-    "along": '''def along(t, x, dim):
-    """Return a tensor of one dimension, or of one number, aligned with a dimension of another."""
-    return t.reshape((-1,) + (1,) * (x.dim() - dim - 1) if x.dim() > dim else (1,) * x.dim())''',
-    "mask": '''def mask(m, *others):
-    """Return a mask as the kernels take it: 1 or 0 in the dtype of the other tensors."""
-    return m.to(next(t.dtype for t in others if isinstance(t, Tensor)))''',
-    "indexed": '''def indexed(given, x, ignored=-100):
-    """Return a number for each row of x, in float64: of the element that is picked, or -1 of none."""
-    rows, row = divided([x])
-    if (given.dtype, given.shape, given.device) != (torch.int64, rows, x.device):
-        found = f"{given.dtype} of {tuple(given.shape)} on {given.device}"
-        raise RuntimeError(f"expected integers of the shape {tuple(rows)} on {x.device}, not {found}")
-    none = given == ignored
-    is_fit = (none | (given >= 0) & (given < row.numel())).all()
-    if x.is_cuda or torch.compiler.is_compiling():
-        torch._assert_async(is_fit, "an index is out of range")
-    elif not is_fit:
-        raise IndexError(f"an index is out of range for {row.numel()} elements")
-    return given.masked_fill(none, -1).double()[(..., *(None,) * len(row))]''',
-    "reduced": '''def reduced(values, reduction, index=None):
-    """Return what a loss makes of the values of rows, which are added in float64."""
-    if reduction not in ("none", "mean", "sum", "batchmean"):
-        raise ValueError(f"{reduction} is not a valid value for reduction")
-    if reduction == "none":
-        return values
-    rows = values.numel() if index is None else (index >= 0).sum()
-    count = {"mean": rows, "sum": 1, "batchmean": values.shape[:1].numel()}[reduction]
-    return (values.sum(dtype=torch.float64) / count).to(values.dtype)''',
-    "without_bias": '''def without_bias(layer, x):
-    """Return a convolution without its bias, and the bias, which the kernel adds on CUDA."""
-    if not x.is_cuda or layer.bias is None:
-        return layer(x), x.new_full((), -0.0)
-    y = layer._conv_forward(x, layer.weight, None)
-    return y, layer.bias.view(-1, *[1] * (y.dim() - 2))''',
-    "without_bias transposed": '''def without_bias(layer, x):
-    """Return a convolution without its bias, and the bias, which the kernel adds on CUDA."""
-    if not x.is_cuda or layer.bias is None:
-        return layer(x), x.new_full((), -0.0)
-    function = getattr(nn.functional, f"conv_transpose{x.dim() - 2}d")
-    options = layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation
-    return function(x, layer.weight, None, *options), layer.bias.view(-1, *[1] * (x.dim() - 2))''',
-}
 
 
 class _Without(ast.NodeTransformer):
@@ -86,12 +40,15 @@ class _Without(ast.NodeTransformer):
 
     halves: frozenset[str] = frozenset()
     tensors: frozenset[str] = frozenset()
+    convolves = False  # whether a convolution is one kernel with what is behind it
     index = ""  # the tensor that picks elements, whose call has last the integer that it ignores
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         """Leave out what the runtime alone reads."""
         value, target = ast.unparse(node.value), ast.unparse(node.targets[0])
         own = value == "KERNELS" or target in ("out", "self.inplace")
+        if value.startswith("KERNELS.convolved("):
+            return self.generic_visit(node)
         if own or re.match(r"KERNELS\.first\(", value):
             return None
         scalar = re.match(r"KERNELS\.(?:scalar|number)\(", value)
@@ -114,6 +71,8 @@ class _Without(ast.NodeTransformer):
         if eager := re.match(r"return KERNELS\.without_kernel\((.*)\)", body):
             call = ast.parse(f"return eager({eager[1]})").body
             return None if "__class__" in test else ast.If(node.test, call, [])
+        if self.convolves and (test, body) == ("out is not None", "return out"):
+            return node
         if any(re.search(rf"\b{word}\b", test) for word in GIVEN_UP) or ".is_cuda" in test:
             return None
         return self.generic_visit(node) if node.body else None
@@ -127,8 +86,8 @@ class _Without(ast.NodeTransformer):
             node.args = [a for a in node.args if ast.unparse(a) != "self.inplace"]
             if called == "KERNELS.run" and self.index:
                 node.args = _indexed(node.args, self.index)
-        elif called in ("KERNELS.along", "KERNELS.mask"):
-            node.func, node.args = ast.Name(called.removeprefix("KERNELS.")), node.args[1:]
+        elif called in LEADING:
+            node.func, node.args = ast.Name(LEADING[called]), node.args[1:]
         elif called in RENAMED:
             node.func = ast.Name(RENAMED[called])
         elif called == "KERNELS.index":
@@ -160,6 +119,7 @@ def _without(node: ast.FunctionDef | ast.ClassDef, module: Module, main: str) ->
     without = _Without(module.name, main)
     halves = re.findall(r"if (\w+) is None:\n +return (?:KERNELS\.halves|\w+\(\w+, dim)", ast.unparse(node))
     without.halves = frozenset(halves)
+    without.convolves = "KERNELS.convolved(" in ast.unparse(node)
     without.tensors = frozenset(n for n, kind in module.signature("forward").items() if kind == "Tensor")
     if "indices" in module.given and "ignore_index" in ast.unparse(node):
         without.index = [name for name, kind in module.signature("forward").items() if kind == "Tensor"][-1]
@@ -193,10 +153,15 @@ def _printed(node: ast.AST) -> str:
     )
 
 
+def wrapped_lines(text: str) -> str:
+    """Return a text whose lines are broken where they are too long."""
+    return "\n".join(part for line in text.split("\n") for part in wrapped(line))
+
+
 def wrapped(line: str) -> Iterator[str]:
     """Yield a line, or several of one that is too long."""
     margin = line[: len(line) - len(line.lstrip())]
-    opened = line.find("(") + 1
+    opened, closed = _parentheses(line)
     if len(line) > WIDTH and (found := STRING.match(line)):
         pieces = filled(parts(found[2], "{", "}"), WIDTH - 10 - len(margin))
         yield f"{margin}return ("
@@ -210,18 +175,18 @@ def wrapped(line: str) -> Iterator[str]:
     if len(line) <= WIDTH or not opened or line.lstrip().startswith(("'", "#")):
         yield line
         return
-    inside, closed, rest = line[opened:].rpartition(")")
     yield line[:opened]
-    for part in filled(parts(inside, "([{", ")]}"), WIDTH - 4 - len(margin)):
+    for part in filled(parts(line[opened:closed], "([{", ")]}"), WIDTH - 4 - len(margin)):
         yield f"{margin}    {part}"
-    yield f"{margin}{closed}{rest}"
+    yield f"{margin}{line[closed:]}"
 
 
-def helpers(functions: str) -> list[str]:
-    """Return the functions that those of a module call."""
-    bias = "without_bias transposed" if "nn.ConvTranspose" in functions else "without_bias"
-    return [
-        HELPERS[name]
-        for name in ("along", "mask", "drawn", "indexed", "reduced", bias)
-        if f"{name.split()[0]}(" in functions
-    ]
+def _parentheses(line: str) -> tuple[int, int]:
+    """Return where the last parentheses of a line begin and end; empty ones where there are no others."""
+    found, depth, begin = (0, 0), 0, 0
+    for at, sign in enumerate(line):
+        begin = at + 1 if sign == "(" and depth == 0 else begin
+        depth += {"(": 1, ")": -1}.get(sign, 0)
+        if sign == ")" and depth == 0 and (begin < at or found == (0, 0)) and begin <= WIDTH:
+            found = begin, at
+    return found

@@ -14,6 +14,8 @@ OWN = ("call.h", "launcher.h")  # headers in whose place a standalone file has o
 REDUCE = re.compile(
     r"  template <class F, typename T>\n  static cudaError_t reduce\(.*?\n  \}\n", re.DOTALL
 )
+GUARD = re.compile(r"\A#ifndef \w+_H\n#define \w+_H\n(.*)\n#endif\n\Z", re.DOTALL)
+STORED = "store_rounded(made.at[e], out[0])", "store(made.at[e], decltype(load(T()))(out[0]))"
 DEFAULT = "  using Methods = ByWidth<Formula<float>, Formula<float>, Formula<double>>;\n"
 BASE = re.compile(r"struct (Forward|Backward) : \w+<(\d+), (\d+)")
 
@@ -58,7 +60,8 @@ class Module:
         without = re.sub(r"^FUSEGEN_(?!CURVE)\w+\(.*\)\n", "", INCLUDE.sub("", text), flags=re.MULTILINE)
         without = without.replace(DEFAULT, "")
         own = items(re.sub(r"^(FUSEGEN_CURVE\(.*\))$", r"\1;", without, flags=re.MULTILINE))
-        return Source(tuple(_with_few_comments(one) for one in own), items(inlined(includes, _read)))
+        headers = (one for one in items(inlined(includes, _read)) if "Tensors<" not in one.text)
+        return Source(tuple(_with_few_comments(one) for one in own), tuple(headers))
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """Return the numbers of inputs and outputs of each kernel, by its type."""
@@ -89,7 +92,12 @@ def _with_few_comments(one: Item) -> Item:
 
 def _read(name: str) -> str:
     """Return the text of a header; of those that a standalone file has in a form of its own nothing."""
-    return "" if name in OWN else REDUCE.sub("", header(name))
+    text = (
+        ""
+        if name in OWN or name.startswith("cuda/thin_group_")
+        else REDUCE.sub("", GUARD.sub(r"\1", header(name)))
+    )
+    return text.replace("CallOf<F>", "ThinCall").replace(*STORED) if name.startswith("cuda/thin_") else text
 
 
 def _assigns(node: ast.stmt, name: str) -> bool:

@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from fusegen.codegen.render import fill
-from fusegen.codegen.standalone import python, text
+from fusegen.codegen.standalone import file_parts, helpers, text
 from fusegen.codegen.standalone.functions import parts
 from fusegen.codegen.standalone.instances import STORED
 from fusegen.codegen.standalone.items import Item
@@ -19,32 +19,49 @@ from fusegen.core.dtypes import ELEMENTS
 KEYWORDS = {  # of the registration of a module
     *("interface", "eager", "eager_gradient", "forward", "backward", "sources"),
     *("over", "reduction", "features", "indices", "results", "keeps", "channels", "groups"),
+    *("row_dtype", "divisor", "elementwise"),
 }
-TYPES = {"Reduces", "Picks", "Stores", "Rows"}  # what structs are derived from
+TYPES = {"Reduces", "Picks", "Stores", "Rows", "LoadsRow"}  # what structs are derived from
 METHODS = {  # of KERNELS
     *("function", "scalar", "with_options", "write", "run", "index"),
     *("along", "linear", "without_bias"),
 }
 OWN = frozenset(  # names of a file, which a module's functions and tensors must not have
     "torch ctypes nn Tensor Call Kernels LIBRARY TYPES NAME ctx made tensors divided are_sums results run "
-    "operator kernels indexed reduced values reduction plain alike known eager groups of_groups".split()
+    "operator kernels indexed reduced values reduction plain alike known eager groups of_groups "
+    "of_wide".split()
 )
 REGISTERED = re.compile(r"^\w*KERNELS = (\w+)\(", re.MULTILINE)
 STRUCT = re.compile(r"^struct \w+ : (\w+)<", re.MULTILINE)
 CALLED = re.compile(r"\bKERNELS\.(\w+)")
-BOTH_IN_ONE = re.compile(r"LargestAndSum<(\w+), (\w+), &[\w:]+>")
+JOINED = {  # phases that the runtime's kernels run as one loop, and their values
+    r"LargestAndSum<(\w+), (\w+), &[\w:]+>": r"\1, \2",
+    r"CentredSums<(\w+),\s+(\w+),\s+&[\w:]+(?:,\s+\d+)+>": r"\1, \2",
+    r"Shifted<(\w+)>": r"\1",
+}
 DECISIONS = re.compile(
     r"  static constexpr \w+ "
-    r"(?:RECOMPUTES|OF_FEATURES|BY_CHANNEL|OF_ROW|EXACT|BOUNDED|CANCELS|WATCHES|APART) = \w+;\n"
+    r"(?:RECOMPUTES|OF_FEATURES|BY_CHANNEL|EXACT|BOUNDED|CANCELS|WATCHES|APART) = \w+;\n"
     r"|  using Math16 = \w+;\n|FUSEGEN_(?:INDEX|TOTAL)\(\w+\)\n"
-    r'|#include "(?:row_index\.h|cuda/(?:row_total|watched_conditions|long_rows)\.cuh)"\n'
+    r'|#include "(?:row_index\.h|cuda/(?:watched_conditions|long_rows)\.cuh)"\n'
     r"|  FUSEGEN_MADE\((?:[^()]|\([^()]*\))*\)\n"
 )  # of the runtime's kernels: how they hold and round elements, and read an index
 HEADERS = {
     '"cuda/rows.cuh"': '"cuda/math.cuh"',
     '"cpu/rows.h"': '"cpu/math.h"',
     '"cuda/largest_and_terms.cuh"': '"cuda/exp_below.cuh"',
+    '"cuda/row_total.cuh"': '"cuda/math.cuh"',
+    '"cuda/wide_total.cuh"': '"cuda/math.cuh"',
+    '"cuda/wide_values.cuh"': '"cuda/math.cuh"',
+    '"cpu/wide_values.h"': '"cpu/math.h"',
+    '"cuda/wide_terms.cuh"': '"cuda/exp_below.cuh"',
 }
+WIDE = {  # values of rows in float32 beside elements of 16 bits
+    r"\bstruct (\w+)Rows :": r"struct \1 :",
+    r"using \w+ = WithWideValues<.*>;\n": "",
+}
+WITH_WIDE = "row_dtype=torch.float32"
+OF_ROW = re.compile(r"  static constexpr unsigned OF_ROW = \d+;\n")
 SUMS = re.compile(r"  static constexpr unsigned FEATURES = \d+;\n")
 MATH = re.compile(r"using Math = (\w+);")
 STATEMENTS = re.compile(r"^  FUSEGEN_ROW\((?:[^()]|\([^()]*\))*\)$", re.MULTILINE)
@@ -62,6 +79,7 @@ def is_light(module: str) -> bool:
     """Return True if a module of rows has a file of its own kernels, not of the runtime."""
     if REGISTERED.findall(module) != ["Rows"]:
         return False
+    module = prepared(module)
     structs, called = set(STRUCT.findall(module)), set(CALLED.findall(module))
     if not structs <= TYPES or not called <= METHODS or "struct Backward " not in module:
         return False
@@ -70,35 +88,38 @@ def is_light(module: str) -> bool:
     has_all = (
         tensors == _tensors(read, "forward") and read.counts()["Backward"][1] == len(tensors) - indices
     )
-    is_known = set(read.given) <= KEYWORDS and not (indices and "features" in read.given)
+    is_known = set(read.given) <= KEYWORDS
     dims = row_dims(read)
     others = {"indices"} if dims.groups is None else {"indices", "reduction", "results"}
     fits = not dims.is_split or others.isdisjoint(read.given)
     return is_known and has_all and fits and OWN.isdisjoint({read.name, *read.signature("forward")})
 
 
-def file(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
-    """Return the standalone file of a module's text beside a runtime, for some dtypes."""
+def context(module_text: str, dtypes: Collection[str]) -> dict[str, Any]:
+    """Return what the templates of a file name, from a module's text beside a runtime, for some dtypes."""
     text_of_rows = prepared(module_text)
-    is_split = row_dims(Module(module_text)).is_split
-    module = Module(SUMS.sub("", text_of_rows) if is_split else text_of_rows)
-    context = _context(module, [d for d in ELEMENTS if d in dtypes])
-    kernels = fill("standalone/rows/kernels.py.j2", context).rstrip("\n")
-    return text.filled_in(context | {"kernels": kernels})
+    read = Module(text_of_rows)
+    has_no_sums = row_dims(read).is_split or "indices" in read.given
+    module = Module(SUMS.sub("", text_of_rows)) if has_no_sums else read
+    found = _context(module, [d for d in ELEMENTS if d in dtypes])
+    return found | {"kernels": fill("standalone/rows/kernels.py.j2", found).rstrip("\n")}
 
 
 def prepared(module: str) -> str:
     """Return a module's text whose kernels are what a file's own loops run."""
     for header, other in HEADERS.items():
         module = module.replace(header, other)
-    without = DECISIONS.sub("", BOTH_IN_ONE.sub(r"\1, \2", module))
+    is_wide = WITH_WIDE in module
+    for pattern, apart in (JOINED | WIDE if is_wide else JOINED).items():
+        module = re.sub(pattern, apart, module)
+    without = DECISIONS.sub("", module if is_wide else OF_ROW.sub("", module))
     return STATEMENTS.sub(_filled, without.replace("using Math32 = ", "using Math = "))
 
 
 def _filled(found: re.Match[str]) -> str:
     """Return the statements of a macro on as few lines as there may be."""
     statements = " ".join(found[0].split())
-    return "\n".join(wrap(statements, text.WIDTH, initial_indent="  ", subsequent_indent=" " * 6))
+    return "\n".join(wrap(statements, file_parts.WIDTH, initial_indent="  ", subsequent_indent=" " * 6))
 
 
 def _number(module: Module, key: str, otherwise: int) -> int:
@@ -113,11 +134,13 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
     context = facts(module) | {"types": text.types_of(module, dtypes)}
     laid = Loops("rows", statements(context["types"])).laid(module, context)
     own = text.python_of(module, context["names"], context["scalar_names"])
-    if context["groups"]:
-        own["eager"] = own["eager"].replace("def eager(", "def of_groups(", 1)
-    whole = own | context | laid | text.head(module, laid, dtypes)
-    named = own["functions"] + "reduced(" * context["is_loss"]
-    return whole | {"given_up": GIVEN_UP, "helpers": python.helpers(named)}
+    for flag in ("groups", "wide"):
+        if context[flag]:
+            own["eager"] = own["eager"].replace("def eager(", f"def of_{flag}(", 1)
+    made = own | context | laid | file_parts.head(module, laid, dtypes)
+    reduced = "reduced(divisor)" if context["divisor"] else "reduced()"
+    named = own["functions"] + reduced * context["is_loss"]
+    return made | {"given_up": GIVEN_UP, "helpers": helpers.called(named)}
 
 
 def facts(module: Module) -> dict[str, Any]:
@@ -138,6 +161,8 @@ def facts(module: Module) -> dict[str, Any]:
         "gradients": len(names) - indices,
         **dims.context(),
         **dict.fromkeys(("batch", "scans", "two_scans", "finds"), False),
+        "wide": once and "row_dtype" in module.given,
+        "divisor": names[_number(module, "divisor", 0)] if "divisor" in module.given else "",
         "of_scalars": of_scalars,
         "result": "rows + (1,) * len(row)" if keeps else "rows" if once else "rows + row",
         "once": once,

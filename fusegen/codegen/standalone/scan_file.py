@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 from fusegen.codegen.render import fill
-from fusegen.codegen.standalone import python, row_file, text
+from fusegen.codegen.standalone import file_parts, helpers, row_file, text
 from fusegen.codegen.standalone.items import Item
 from fusegen.codegen.standalone.phase_items import Loops, Types
 from fusegen.codegen.standalone.reading import Module
@@ -36,14 +36,13 @@ def is_light(module: str) -> bool:
     return is_known and row_file.OWN.isdisjoint({read.name, *read.signature("forward")})
 
 
-def file(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
-    """Return the standalone file of a module's text beside a runtime, for some dtypes."""
+def context(module_text: str, dtypes: Collection[str]) -> dict[str, Any]:
+    """Return what the templates of a file name, from a module's text beside a runtime, for some dtypes."""
     for header, other in HEADERS.items():
         module_text = module_text.replace(header, other)
     module = Module(row_file.prepared(module_text))
-    context = _context(module, [d for d in ELEMENTS if d in dtypes])
-    kernels = fill("standalone/rows/kernels.py.j2", context).rstrip("\n")
-    return text.filled_in(context | {"kernels": kernels})
+    found = _context(module, [d for d in ELEMENTS if d in dtypes])
+    return found | {"kernels": fill("standalone/rows/kernels.py.j2", found).rstrip("\n")}
 
 
 def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
@@ -55,8 +54,8 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
     context["two_scans"] = len(BACKWARD.findall(module.text)) > 1
     laid = Loops("scans", _statements).laid(module, context)
     own = text.python_of(module, context["names"], context["scalar_names"])
-    whole = own | context | laid | text.head(module, laid, dtypes)
-    return whole | {"given_up": GIVEN_UP, "helpers": python.helpers(own["functions"])}
+    made = own | context | laid | file_parts.head(module, laid, dtypes)
+    return made | {"given_up": GIVEN_UP, "helpers": helpers.called(own["functions"])}
 
 
 def _statements(own: Collection[Item]) -> dict[str, list[Types]]:

@@ -1,26 +1,19 @@
 """The text of a standalone file, from that of a module."""
 
 import ast
-import hashlib
 import re
-import runpy
 from collections.abc import Collection
-from textwrap import wrap
 from typing import Any
 
-from fusegen.codegen import runtime_text
 from fusegen.codegen.render import fill
-from fusegen.codegen.render.python import filled
-from fusegen.codegen.standalone import instances, layout, python
+from fusegen.codegen.standalone import file_parts, helpers, instances, layout, python, thin_file
 from fusegen.codegen.standalone.calls import Calls
 from fusegen.codegen.standalone.items import Item, items
 from fusegen.codegen.standalone.needed import Library, Uses
 from fusegen.codegen.standalone.reading import Module
 from fusegen.core.dtypes import ELEMENTS
 
-WIDTH = 120  # of a line
 PASSES = {"forward": "Forward", "backward": "Backward"}
-MADE = re.compile(r"^(# Spec \w+\. Remake it with: python -m fusegen build) ", re.MULTILINE)
 TYPES = {  # how C++ names a type and converts it; PyTorch's flags switch off the conversions of half types
     "float32": ("float", "float", 6, "float", "v", "v"),
     "float16": ("__half", "c10::Half", 5, "float", "__half2float(v)", "__float2half_rn(v)"),
@@ -48,6 +41,7 @@ HEADS = {  # the same of one device
     "cuda": {
         "__half": ["#include <cuda_fp16.h>"],
         "__nv_bfloat16": ["#include <cuda_bf16.h>"],
+        "__pipeline": ["#include <cuda_pipeline_primitives.h>"],
         "": [
             "#define ON_CUDA",
             "#define HOST_DEVICE __device__ __forceinline__",
@@ -66,26 +60,35 @@ HEADS = {  # the same of one device
         "INLINES_ALL": ["#define INLINES_ALL __attribute__((flatten)) inline"],
     },
 }
+ROOTS = ("run", "run_convolved")
+TEMPLATES = {False: ["elements"], True: ["elements", "thin/kernels"]}  # without a convolution, and with one
 FORMS = {"cuda": "cuda.cuh", "cpu": "cpu.h"}  # the templates of devices
-FLAGS = runpy.run_path(str(runtime_text.SOURCE / "flags.py"))  # which depends on nothing
-CPU_FLAGS, CUDA_FLAGS = FLAGS["CPU_FLAGS"], FLAGS["CUDA_FLAGS"]
+OWN = frozenset(  # names of a file, which a module's functions and tensors must not have
+    "torch ctypes nn Tensor Call Kernels LIBRARY TYPES NAME ctx y empty laid run operator kernels plain "
+    "alike known eager along as_numbers draw without_bias convolved_shape convolve convolved".split()
+)
+REGISTERED = re.compile(r"^\w*KERNELS = (\w+)\(", re.MULTILINE)
 LEFT_OUT = re.compile(r"struct (?:Bit|FromBit) |_mask\(|_backward_masked\(")  # kernels of bitmasks
 GIVEN_UP = "Given up: in place, out=, autocast, vmap, forward mode, prefetches, launches but Hopper's."
-DRAWN_ONCE = GIVEN_UP.replace(": ", ": masks drawn again, ", 1)
+DRAWN_ONCE = "masks drawn again"
 
 
-def text(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
-    """Return the standalone file of a module's text beside a runtime, for some dtypes."""
-    module = Module(module_text)
-    context = _context(module, [d for d in ELEMENTS if d in dtypes])
-    return filled_in(context | {"kernels": fill("standalone/elements.py.j2", context).rstrip("\n")})
+def is_light(module: str) -> bool:
+    """Return True if a module of elements has a file of its own kernels, not of the runtime."""
+    if REGISTERED.findall(module) not in (["Activation"], ["Dropouts"]):
+        return False
+    read = Module(module)
+    return OWN.isdisjoint({read.name, *read.signature("forward")})
 
 
-def filled_in(context: dict[str, Any]) -> str:
-    """Return a file, whose lines of Python are broken where they are too long."""
-    whole = fill("standalone/file.py.j2", context)
-    cpp, mark, rest = whole.partition("\nLIBRARY = ")
-    return cpp + mark + "\n".join(part for line in rest.split("\n") for part in python.wrapped(line))
+def context(module_text: str, dtypes: Collection[str]) -> dict[str, Any]:
+    """Return what the templates of a file name, from a module's text beside a runtime, for some dtypes."""
+    own = [d for d in ELEMENTS if d in dtypes]
+    found = _context(Module(thin_file.prepared(module_text, [ELEMENTS[d].bits for d in own])), own)
+    kernels = [
+        fill(f"standalone/{name}.py.j2", found).rstrip("\n") for name in TEMPLATES[bool(found["thin"])]
+    ]
+    return found | {"kernels": "\n\n".join(kernels)}
 
 
 def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
@@ -100,6 +103,10 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
         "tensors": max(sum(pair) for pair in counts.values()),
         "scalars": len(params),
         "operands": len(inputs) > 1,
+        "thin": (convolution := thin_file.facts(module, types)),
+        "given_up": file_parts.given_up(
+            *[DRAWN_ONCE] * ("drawn" in module.given), *[thin_file.GIVEN_UP] * bool(convolution), GIVEN_UP
+        ),
         "plain": all(instances.is_plain(i, types) for device in FORMS for i in module.source(device).own),
     }
     found = {device: _needed(module, device, context) for device in FORMS}
@@ -111,7 +118,8 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
 
     laid = layout.laid(**needed, decide=decide)
     heads = {f"{d}_head": head_lines(d, needed[d]) for d in FORMS}
-    return context | laid | heads | python_of(module, inputs, params) | head(module, laid, dtypes)
+    own = python_of(module, inputs, params) | file_parts.head(module, laid, dtypes)
+    return context | laid | heads | own
 
 
 def types_of(module: Module, dtypes: list[str]) -> list[dict[str, Any]]:
@@ -151,10 +159,14 @@ def _needed(module: Module, device: str, context: dict[str, Any]) -> tuple[Uses,
         }
         shell = [
             item
-            for name in ("both.h", FORMS[device])
+            for name in (
+                "both.h",
+                FORMS[device],
+                *["thin/cuda.cuh"] * (device == "cuda" and bool(context["thin"])),
+            )
             for item in items(fill(f"standalone/{name}.j2", context | more))
         ]
-        roots = [item for item in (*own, *shell) if {"run", *PASSES.values()} & {*item.names}]
+        roots = [item for item in (*own, *shell) if {*ROOTS, *PASSES.values()} & {*item.names}]
         library = Library((*own, *shell), source.headers)
         calls = instances.called(own, library.items, device, context["types"])
         while calls.follow_all(found := library.needed(roots, calls.calls())):
@@ -192,7 +204,7 @@ def python_of(module: Module, inputs: list[str], params: list[str]) -> dict[str,
         "owners": ast.literal_eval(module.given["gradients"]) if "gradients" in module.given else (),
         "returned": f"({', '.join([f'*{grads}', *nones])},)" if nones else f"tuple({grads})",
         "functions": (functions := "\n\n".join(_functions(module))),
-        "helpers": python.helpers(functions),
+        "helpers": helpers.called(functions),
         "inputs_count": len(inputs),
         "example_inputs": _returned(defs["get_inputs"]),
         "example_init": _returned(defs["get_init_inputs"]),
@@ -201,8 +213,8 @@ def python_of(module: Module, inputs: list[str], params: list[str]) -> dict[str,
 
 def _functions(module: Module) -> list[str]:
     texts = python.functions(module)
-    model = next(node.name for node in module.tree.body if isinstance(node, ast.ClassDef))
-    return texts if model == "ModelNew" else [*texts, f"ModelNew = {model}"]
+    models = [node.name for node in module.tree.body if isinstance(node, ast.ClassDef)]
+    return [*texts, *(f"ModelNew = {model}" for model in models if model != "ModelNew")]
 
 
 def _returned(function: ast.FunctionDef) -> str:
@@ -210,25 +222,3 @@ def _returned(function: ast.FunctionDef) -> str:
     assert isinstance(line, ast.Return)
     assert line.value
     return ast.unparse(line.value)
-
-
-def _flags() -> list[str]:
-    cpu = filled(
-        [f'"{flag}"' for flag in (*CPU_FLAGS, "-march=native")], WIDTH - len("    extra_cflags=[]")
-    )
-    cpu = [f"{'extra_cflags=[' if i == 0 else '    '}{line}" for i, line in enumerate(cpu)]
-    return [*cpu[:-1], cpu[-1].rstrip(",") + "],", f"extra_cuda_cflags={CUDA_FLAGS},".replace("'", '"')]
-
-
-def head(module: Module, laid: dict[str, str], dtypes: list[str]) -> dict[str, Any]:
-    """Return the first lines, the name of the library, and how it is built."""
-    made = r"\1 --standalone . " + (f"--dtype {dtypes[0]} " if len(dtypes) == 1 else "")
-    lines = MADE.sub(made, module.text, count=1).splitlines()[:5]
-    head = [part for line in lines for part in (wrap(line, WIDTH, subsequent_indent="#     ") or [line])]
-    digest = hashlib.sha256(repr((laid, CPU_FLAGS, CUDA_FLAGS)).encode()).hexdigest()[:8]
-    return {
-        "head": head,
-        "library": f"{module.name}_{digest}",
-        "given_up": DRAWN_ONCE if "drawn" in module.given else GIVEN_UP,
-        "flags": _flags(),
-    }

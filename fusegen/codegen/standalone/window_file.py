@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from fusegen.codegen.render import fill
-from fusegen.codegen.standalone import python, text
+from fusegen.codegen.standalone import file_parts, helpers, text
 from fusegen.codegen.standalone.items import Item
 from fusegen.codegen.standalone.phase_items import Loops, Types
 from fusegen.codegen.standalone.reading import Module
@@ -52,14 +52,13 @@ def is_light(module: str) -> bool:
     return is_whole and called <= METHODS and set(read.given) <= KEYWORDS and OWN.isdisjoint(names)
 
 
-def file(module_text: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
-    """Return the standalone file of a module's text beside a runtime, for some dtypes."""
+def context(module_text: str, dtypes: Collection[str]) -> dict[str, Any]:
+    """Return what the templates of a file name, from a module's text beside a runtime, for some dtypes."""
     for header, other in HEADERS.items():
         module_text = module_text.replace(header, other)
     module = Module(DECISIONS.sub("", module_text))
-    context = _context(module, [d for d in ELEMENTS if d in dtypes])
-    kernels = fill("standalone/windows/kernels.py.j2", context).rstrip("\n")
-    return text.filled_in(context | {"kernels": kernels})
+    found = _context(module, [d for d in ELEMENTS if d in dtypes])
+    return found | {"kernels": fill("standalone/windows/kernels.py.j2", found).rstrip("\n")}
 
 
 def _tensors(module: Module, kernel: str) -> list[str]:
@@ -89,8 +88,8 @@ def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
     }
     laid = Loops("windows", _statements).laid(module, context)
     own = text.python_of(module, tensors, [*scalars, *_numbers(module)])
-    whole = own | context | laid | text.head(module, laid, dtypes)
-    return whole | {"given_up": GIVEN_UP, "helpers": python.helpers(own["functions"])}
+    made = own | context | laid | file_parts.head(module, laid, dtypes)
+    return made | {"given_up": GIVEN_UP, "helpers": helpers.called(own["functions"])}
 
 
 def _window(module: Module) -> dict[str, Any]:

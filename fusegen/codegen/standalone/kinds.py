@@ -1,0 +1,35 @@
+"""The kinds of standalone files: which modules they are of, and what their templates name."""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from fusegen.codegen.standalone import (
+    channel_file,
+    part_file,
+    row_file,
+    scan_file,
+    several_file,
+    text,
+    window_file,
+)
+
+Context = Callable[[str, Collection[str]], dict[str, Any]]
+KINDS: tuple[tuple[Callable[[str], bool], Context], ...] = (
+    (text.is_light, text.context),
+    (row_file.is_light, row_file.context),
+    (scan_file.is_light, scan_file.context),
+    (window_file.is_light, window_file.context),
+    (channel_file.is_light, channel_file.context),
+    (part_file.is_light, part_file.context),
+)
+
+
+def context_of(module: str, dtypes: Collection[str]) -> dict[str, Any] | None:
+    """Return what the templates of a module's file name; None where the file has the runtime inside."""
+    made = []
+    for one in several_file.modules(module):
+        context = next((context for is_light, context in KINDS if is_light(one)), None)
+        if context is None:
+            return None
+        made.append(context(one, dtypes))
+    return made[0] if len(made) == 1 else several_file.context(module, made)

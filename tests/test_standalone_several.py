@@ -1,0 +1,151 @@
+"""Standalone files of several kernels: on the CPU and, emulated, on CUDA."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import functools
+from pathlib import Path
+from typing import Any
+
+import compiler
+import pytest
+import torch
+from emulated import FLAGS
+from kernels import GENERATED
+from rows_emulated import on_cpu
+from standalone_files import HARNESS, file_of, nvcc, strings
+from torch import Tensor
+
+from fusegen.codegen.standalone import several_file
+
+CUBE, PAIR = (3, 3, 3), (2, 2, 2)
+Model = tuple[int, int, tuple[Any, ...], tuple[int, ...]]
+MODELS: dict[str, Model] = {  # kernels, lines, the arguments of the constructor, the shape of the input
+    "conv_transpose3d_scale_batch_norm_mean": (3, 1350, (3, 4, 3, 2.0, 1e-5, 0.1), (2, 3, 4, 5, 5)),
+    "linear_group_norm_min_shift": (3, 1210, (16, 32, 4, (1, 32, 1, 1)), (5, 16)),
+    "conv3d_min_softmax": (2, 1010, (3, 6, 3, 2), (2, 3, 6, 5, 5)),
+    "conv2d_group_norm_tanh_hardswish_residual_logsumexp": (2, 1480, (3, 8, 3, 4, 1e-5), (2, 3, 9, 9)),
+    "conv3d_group_norm_min_clamp_dropout": (2, 920, (3, 8, 3, 4, 0.0, 1.0, 0.2), (2, 3, 5, 7, 7)),
+    "conv_transpose2d_batch_norm_tanh_max_pool_group_norm": (3, 1840, (3, 8, 5, 1, 1, 4, 4), (3, 3, 6, 6)),
+    "linears_sigmoid_logsumexp": (2, 1380, (7, 9, 11), (6, 7)),
+    "conv_transpose2d_min_sum_gelu_shift": (3, 1420, (3, 8, 3, 2, 1, 1, (1, 1, 1)), (2, 3, 5, 6)),
+    "conv_transpose3d_layer_norm_avg_pool_gelu": (
+        2, 1265, (3, 8, CUBE, PAIR, (1, 1, 1), (1, 1, 1), 1.0, (8,), PAIR), (2, 3, 3, 4, 4)
+    ),
+    "conv3d_max_pool_mean_shift_sum": (3, 1290, (3, 4, CUBE, 2.0, PAIR, (4, 1, 1, 1), 1), (2, 3, 6, 7, 8)),
+    "conv3d_softmax_max_pools": (3, 1365, (3, 6, 3, 2), (2, 3, 9, 9, 9)),
+}  # fmt: skip
+REST = (  # which only have to be written
+    "conv_transpose2d_mean_shift_logsumexp_scale",
+    "conv3d_hardswish_group_norm_mean",
+    "conv3d_scale_instance_norm_clamp_scale_max",
+    "conv_transpose3d_logsumexp_silu_shift_clamp",
+    "conv_transpose3d_mean_shift_softmax_tanh_scale",
+)
+
+
+def module_of(name: str) -> str:
+    return (GENERATED / f"kernelbench/{name}.py").read_text(encoding="utf-8")
+
+
+@functools.cache
+def space_of(name: str) -> dict[str, Any]:
+    space: dict[str, Any] = {}
+    exec(compile(file_of(f"kernelbench/{name}", "float32"), "<string>", "exec"), space)
+    assert "__file__" not in space
+    return space
+
+
+def results(model: Any, x: Tensor) -> list[Tensor]:
+    """A model's result, the gradients of its input and its parameters, and its buffers."""
+    torch.manual_seed(3)  # of a dropout
+    leaf = x.clone().requires_grad_()
+    y = model(leaf)
+    incoming = (torch.arange(y.numel()) % 7 - 2).reshape(y.shape).to(y.dtype)
+    slopes = torch.autograd.grad(y, [leaf, *model.parameters()], incoming)
+    return [y.detach(), *slopes, *(t for t in model.buffers() if t.is_floating_point())]
+
+
+def assert_right(name: str) -> None:
+    """A model in float32 is that in float64, which the file leaves to PyTorch's operations."""
+    _, _, given, shape = MODELS[name]
+    torch.manual_seed(1)
+    model, x = space_of(name)["ModelNew"](*given), torch.randn(shape)
+    exact = copy.deepcopy(model).double()
+    own, wide = results(model, x), results(exact, x.double())
+    assert own[0].dtype == torch.float32
+    for a, b in zip(own, wide, strict=True):
+        allowed = 1e-4 * max(float(b.abs().max()), 1)  # some gradients are 0 but for what cancels
+        assert float((a.double() - b).abs().max()) <= allowed, name
+
+
+@pytest.mark.parametrize("name", [*MODELS, *REST])
+def test_a_file_of_several_kernels_can_be_read(name: str) -> None:
+    whole = file_of(f"kernelbench/{name}")
+    lines, kernels = whole.splitlines(), several_file.modules(module_of(name))
+    assert len(lines) <= MODELS.get(name, (0, 1500))[1]
+    assert len(kernels) == MODELS.get(name, (len(kernels),))[0]
+    assert max(map(len, lines)) <= 120
+    assert "\n# Given up: " in whole
+    assert whole.count(" = built(") == len(kernels)
+    assert not HARNESS.search(whole)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", MODELS)
+def test_models_of_several_kernels_on_the_cpu(name: str) -> None:
+    assert_right(name)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", MODELS)
+def test_models_of_several_kernels_on_an_emulated_chip(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the file's calls launches its text for CUDA, which g++ has made."""
+    space, texts = space_of(name), strings(file_of(f"kernelbench/{name}", "float32"))
+    for key, cuda in texts.items():
+        if key.endswith("CUDA"):
+            text = on_cpu(cuda).replace("on_cuda", "on_cpu")
+            library = ctypes.CDLL(str(compiler.library(text, ["-O0", *FLAGS, "-Wno-sign-compare"])))
+            monkeypatch.setitem(space, f"{key[:-4]}LIBRARY", library)
+    assert_right(name)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", MODELS)
+def test_nvcc_compiles_several_kernels(name: str, tmp_path: Path) -> None:
+    texts = strings(file_of(f"kernelbench/{name}"))
+    for key in texts:
+        if key.endswith("CUDA"):
+            nvcc(texts[key], "sm_90", tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile does
+def test_compilers_take_several_kernels() -> None:
+    name = "conv_transpose3d_scale_batch_norm_mean"
+    _, _, given, shape = MODELS[name]
+    model, x = space_of(name)["ModelNew"](*given).eval(), torch.randn(shape)
+    compiled: Any = torch.compile(model, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(x), model(x))
+
+
+# Names
+
+
+def test_names_of_a_kernel_are_its_own() -> None:
+    text = "def run(a):\n    # of run\n    return a.run(run, run=f'{NAME}::run {run}') + \"run\"\n"
+    renamed = several_file._with_names(text, {"run": "first_run", "NAME": "FIRST_NAME"})
+    assert renamed == (
+        "def first_run(a):\n    # of run\n"
+        "    return a.run(first_run, run=f'{FIRST_NAME}::run {first_run}') + \"run\"\n"
+    )
+
+
+def test_functions_that_are_alike_are_shared() -> None:
+    """Functions of one text are one, unless they call functions that differ."""
+    whole = file_of("kernelbench/conv3d_softmax_max_pools")
+    heads = [line for line in whole.splitlines() if line.startswith(("def ", "class "))]
+    names = [line.partition("(")[0] for line in heads]
+    assert len(names) == len(set(names))
+    assert {"def of_dims", "def pooled_run", "def run", "class PooledKernels", "class Kernels"} <= {*names}
+    assert "def pooled_of_dims" not in names
