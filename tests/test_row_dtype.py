@@ -407,8 +407,11 @@ def test_explain_says_the_dtype(workshop: Workshop) -> None:
 
 @pytest.mark.parametrize("body", MISTAKES)
 def test_mistakes(workshop: Workshop, body: str) -> None:
-    workshop.spec("wide", body)
-    assert MISTAKES[body] in workshop.refused("build").splitlines()[0]
+    spec = workshop.spec("wide", body)
+    [line] = [k for k, each in enumerate(spec.read_text().splitlines(), 1) if "row_dtype" in each]
+    place, _, message = workshop.refused("build").splitlines()[0].partition(": ")
+    assert message.startswith(MISTAKES[body])
+    assert place.startswith(f"{spec.relative_to(workshop.folder)}:{line}:")
 
 
 def test_a_docstring_says_the_dtype_of_values() -> None:

@@ -48,7 +48,7 @@ def compiled_channels(spec: Spec, library: Library) -> CompiledChannels:
     declared = timed(f"{name}: compose", real, spec, library)
     check_reductions(spec, declared, channels)
     if spec.reduction != "none":
-        raise NoRowValues(spec.span, reduction=spec.reduction)
+        raise NoRowValues(spec.at("reduction"), reduction=spec.reduction)
     eager = eager_operations(spec, library)
     of_channels = dict.fromkeys(channels, Level.ROW)
     once = timed(f"{name}: repeats", once_each, declared, of_channels)

@@ -77,7 +77,7 @@ def _mistakes(spec: Spec, library: Library) -> Iterator[FusegenError]:
         return
     if len(spec.tensors) != len(kernel.inputs):
         takes, found = (counted(len(names), "tensor") for names in (kernel.inputs, spec.tensors))
-        yield ReferenceTensors(spec.reference_span, reference=spec.reference, takes=takes, found=found)
+        yield ReferenceTensors(spec.at("reference"), reference=spec.reference, takes=takes, found=found)
     elif _has_row(spec):
         gaps = [gap for params in _params(spec) for gap in _gaps(spec, library, params)]
         if gaps:
@@ -125,7 +125,7 @@ def _kernel(spec: Spec) -> Program:
 def _other(spec: Spec, gaps: list[Gap]) -> FusegenError:
     (_, first, real, got), (_, worst, worst_real, worst_got) = gaps[0], max(gaps, key=lambda gap: gap[0])
     return OtherFunction(
-        spec.reference_span, reference=spec.reference, count=f"{len(gaps):,}", dtype="float32",
+        spec.at("reference"), reference=spec.reference, count=f"{len(gaps):,}", dtype="float32",
         first=_shown(first), real=f"{real:.9g}", got=f"{got:.9g}",
         worst=_shown(worst), worst_real=f"{worst_real:.9g}", worst_got=f"{worst_got:.9g}",
     )  # fmt: skip

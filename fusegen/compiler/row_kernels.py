@@ -115,9 +115,9 @@ def compiled_rows(spec: Spec, library: Library) -> CompiledRows:
     stored = check_results(spec, declared)
     forward = schedule(*_of_rows_last(attached(declared), indices, stored))
     if spec.reduction != "none" and forward.stored is Level.ELEMENT:
-        raise NoRowValues(spec.span, reduction=spec.reduction)
+        raise NoRowValues(spec.at("reduction"), reduction=spec.reduction)
     if spec.over and spec.over.keeps and Level.ROW not in stored:
-        raise NoValuesKept(spec.span, found="the formula has a value for each element")
+        raise NoValuesKept(spec.at("keepdim"), found="the formula has a value for each element")
     backward = timed(f"{name}: derive", derive_rows, declared, stored, spec.results)
     backward = replace(backward, results=backward.results[: len(spec.tensors) - len(spec.indices)])
     made = _scheduled(attached(backward), indices, _loaded(spec, backward, stored))
@@ -153,7 +153,7 @@ def _check_row_dtype(of: CompiledRows) -> None:
         "the gradient of max and min reads places of elements": of.schedules.backward.is_placed,
     }
     for found in (problem for problem, holds in problems.items() if holds and of.is_wide):
-        raise NoRowDtype(of.spec.span, found=found)
+        raise NoRowDtype(of.spec.at("row_dtype"), found=found)
 
 
 def _loaded(spec: Spec, backward: Program, stored: Sequence[Level]) -> tuple[str, ...]:

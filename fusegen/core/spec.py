@@ -90,12 +90,9 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a chain: another spec by name, or a term in the running value.
+    """One step of a chain: another spec by name, or a term in the running value."""
 
-    `call` holds keyword arguments only; its tensor is the running value.
-    """
-
-    call: SpecCall | None
+    call: SpecCall | None  # with keyword arguments only; its tensor is the running value
     term: Term | None
     span: Span
     label: Label | None = None
@@ -133,7 +130,7 @@ class Spec:
         layers: what the constructor makes, in order: layers of torch.nn, parameters and buffers.
         reference: a function of torch, torch.special or torch.nn.functional, or a class of torch.nn,
             perhaps called with words: ``torch.f(mode='fast', way='up')``.
-        reference_span, span: where it is written, else the start of the file; that.
+        span, places: the start of the file; keys, and where their values are written.
         assume: intervals that inputs are promised to lie in.
         accept: the reasons for which warnings of `build` are accepted, by what they are of.
         over: the dimensions of a row, which formulas reduce together; None where none does.
@@ -157,7 +154,6 @@ class Spec:
     formula: Term | None
     chain: tuple[Step, ...]
     reference: str
-    reference_span: Span
     numerics: str
     dtypes: tuple[str, ...]
     assume: tuple[tuple[str, Interval], ...]
@@ -172,6 +168,11 @@ class Spec:
     rates: tuple[Param, ...] = ()
     front: "Spec | None" = None
     leads: bool = False  # to another kernel, which runs behind it
+    places: tuple[tuple[str, Span], ...] = ()
+
+    def at(self, key: str) -> Span:
+        """Return where the value of a key is written, else the start of the file."""
+        return dict(self.places).get(key, self.span)
 
     @property
     def kernels(self) -> tuple["Spec", ...]:

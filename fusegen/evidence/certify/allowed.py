@@ -42,4 +42,4 @@ def resolved(spec: Spec) -> Any:
 
 
 def _refused(spec: Spec, why: str) -> FusegenError:
-    return NotAReference(spec.reference_span, reference=spec.reference, why=why)
+    return NotAReference(spec.at("reference"), reference=spec.reference, why=why)

@@ -43,7 +43,7 @@ def other(spec: Spec, dtype: str, mismatch: ReferenceMismatch) -> FusegenError:
     """Return the mistake of a reference that is another function in a dtype."""
     (first, real, got), (worst, worst_real, worst_got) = map(_in_decimals, (mismatch.first, mismatch.worst))
     return OtherFunction(
-        spec.reference_span, reference=spec.reference, count=f"{mismatch.count:,}", dtype=dtype,
+        spec.at("reference"), reference=spec.reference, count=f"{mismatch.count:,}", dtype=dtype,
         first=first, real=real, got=got, worst=worst, worst_real=worst_real, worst_got=worst_got,
     )  # fmt: skip
 
@@ -100,10 +100,10 @@ def _results(spec: Spec, function: Function, at: tuple[Tensor, ...]) -> Tensor:
             got = function(*(t.clone() for t in at))
     except Exception as error:  # PyTorch's functions raise whatever they like
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise NotAReference(spec.reference_span, reference=spec.reference, why=why) from None
+        raise NotAReference(spec.at("reference"), reference=spec.reference, why=why) from None
     if not isinstance(got, Tensor) or got.shape != at[0].shape:
         why = f"of {counted(len(at), 'tensor')} it makes no tensor of their shape"
-        raise NotAReference(spec.reference_span, reference=spec.reference, why=why)
+        raise NotAReference(spec.at("reference"), reference=spec.reference, why=why)
     return got.double().cpu()
 
 

@@ -116,7 +116,7 @@ def _called(spec: Spec, numbers: dict[str, float]) -> Function:
         made = _of_views(spec, _of_masks(spec, found(**given)))
     except (TypeError, ValueError) as error:
         why = str(error).splitlines()[0]
-        raise NotAReference(spec.reference_span, reference=spec.reference, why=why) from None
+        raise NotAReference(spec.at("reference"), reference=spec.reference, why=why) from None
     return made
 
 

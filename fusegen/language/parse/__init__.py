@@ -118,9 +118,9 @@ class _Reader:
         spec = Spec(
             name=name, **texts, inputs=inputs or self.usual, params=params, init=init,
             scalars=params, layers=layers, **computed, reference=reference,
-            reference_span=self.nodes["reference"].span if reference else self.root,
             numerics=numerics, dtypes=dtypes, assume=assume, accept=accept,
             digest=digest(text, 12), span=self.root, reduction=reduction, divisor=divisor,
+            places=self.located(),
         )  # fmt: skip
         ahead = [(front, replace(spec, name=of, span=front.span, **own)) for front, of, own in fronts]
         found = None
@@ -156,7 +156,11 @@ class _Reader:
             expected = "one expression in a kernel in front of another"
             example, place = "formula: tanh(x)", results[0].span
             self.errors.append(WrongType(place, key="formula", expected=expected, example=example))
-        return name, computed
+        return name, computed | {"places": (*self.located(), *inner.located())}
+
+    def located(self) -> tuple[tuple[str, Span], ...]:
+        """Return the keys, and where their values are written."""
+        return tuple((key, node.span) for key, node in self.nodes.items())
 
     def lines(self, scope: list[str]) -> tuple[tuple[Named, ...], tuple[Named, ...]]:
         """Return the named steps, with the results of the formula among them, and the results alone."""

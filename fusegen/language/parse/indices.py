@@ -22,7 +22,7 @@ def indices_are_placed(spec: Spec) -> Iterator[FusegenError]:
     names = {each.name for each in spec.indices}
     if spec.divisor and not (names and spec.divisor in {each.name for each in spec.inputs[1:-1]}):
         problem = f"{spec.divisor!r} is no tensor between the first one and an index"
-        yield MisplacedIndex(spec.span, problem=problem, remedy="write  reduction: mean")
+        yield MisplacedIndex(spec.at("reduction"), problem=problem, remedy="write  reduction: mean")
     for part in (part for term in terms_of(spec) for part in walk(term)):
         if isinstance(part, SpecCall) and part.spec == GATHER and len(part.args) > 1:
             index = part.args[1]

@@ -107,7 +107,7 @@ def rows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
         remedy = (
             "eager's order of summation depends on the device and the number of rows; leave numerics out"
         )
-        yield NotWithRows(spec.span, what="numerics: eager", remedy=remedy)
+        yield NotWithRows(spec.at("numerics"), what="numerics: eager", remedy=remedy)
     for each in spec.inputs:
         if each.split is not None and not spec.results:
             yield NotWithRows(each.span, what="split", remedy="declare two inputs")
@@ -121,11 +121,13 @@ def rows_are_reduced(spec: Spec) -> Iterator[FusegenError]:
     elif spec.over.groups:
         yield from _groups_divide(spec, known[row[0]] if known else None)
     if spec.over.dtype and spec.over.of_channel:
-        yield NoRowDtype(spec.span, found="batch statistics have none of their own")
+        yield NoRowDtype(spec.at("row_dtype"), found="batch statistics have none of their own")
     if spec.over.keeps and (spec.over.groups or spec.over.of_channel):
-        yield NoValuesKept(spec.span, found="a part of a dimension, or all but one, is no row to keep")
+        yield NoValuesKept(
+            spec.at("keepdim"), found="a part of a dimension, or all but one, is no row to keep"
+        )
     elif spec.over.keeps and spec.reduction != "none":
-        yield NoValuesKept(spec.span, found=f"reduction: {spec.reduction} makes one of them")
+        yield NoValuesKept(spec.at("keepdim"), found=f"reduction: {spec.reduction} makes one of them")
 
 
 def _groups_divide(spec: Spec, size: int | None) -> Iterator[FusegenError]:
@@ -136,7 +138,7 @@ def _groups_divide(spec: Spec, size: int | None) -> Iterator[FusegenError]:
     count = argument.default if argument else None
     if argument is None or not isinstance(count, int) or isinstance(count, bool) or count < 1:
         problem = f"{name} is no positive whole number of `init`"
-        yield NotGroups(spec.span, problem=problem, size=size or "channels")
+        yield NotGroups(spec.at("over"), problem=problem, size=size or "channels")
     elif size is not None and size % count:
         yield NotGroups(argument.span, problem=f"{count} groups do not divide {size}", size=size)
     if any(scalar.name == name for scalar in spec.scalars):

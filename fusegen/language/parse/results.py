@@ -9,7 +9,7 @@ from fusegen.core.poolings import poolings
 from fusegen.core.row_dimensions import Over
 from fusegen.core.spec import MAX_INPUTS, Named, Spec
 from fusegen.core.term import Name, walk
-from fusegen.errors import Empty, FusegenError, NameTaken, NotWithResults, ResultCycle, Span, TooMany
+from fusegen.errors import Empty, FusegenError, NameTaken, NotWithResults, ResultCycle, TooMany
 from fusegen.language.parse import document as yaml
 from fusegen.language.parse.formula import parse_formula
 from fusegen.language.parse.names import check_variable
@@ -89,17 +89,26 @@ def results_are_plain(spec: Spec) -> Iterator[FusegenError]:
     """Yield mistakes of a spec with several results: what its kernels, those of rows, do not take."""
     if not spec.results:
         return
-    taken: list[tuple[bool, Span, str, str]] = [
-        (spec.numerics == "eager", spec.span, "numerics: eager", "leave it out; results are rounded once"),
-        (bool(spec.reference), spec.reference_span, "a reference", "leave it out"),
-        (any(poolings(spec)), spec.span, "a pooling", "pool in another spec"),
-        (spec.reduction != "none", spec.span, f"reduction: {spec.reduction}", "return the values of rows"),
-        (any(each.split is not None for each in spec.inputs), spec.span, "split", "declare two inputs"),
-        (bool(spec.over and spec.over.of_channel), spec.span, str(spec.over), "return the norm alone"),
+    is_split = any(each.split is not None for each in spec.inputs)
+    refused: list[tuple[str, str, str]] = [  # where it is written, what it is, what to do
+        (
+            "numerics",
+            "numerics: eager" * (spec.numerics == "eager"),
+            "leave it out; results are rounded once",
+        ),
+        ("reference", "a reference" * bool(spec.reference), "leave it out"),
+        ("formula", "a pooling" * any(poolings(spec)), "pool in another spec"),
+        (
+            "reduction",
+            f"reduction: {spec.reduction}" * (spec.reduction != "none"),
+            "return the values of rows",
+        ),
+        ("inputs", "split" * is_split, "declare two inputs"),
+        ("over", str(spec.over) if spec.over and spec.over.of_channel else "", "return the norm alone"),
     ]
-    for is_wrong, span, what, remedy in taken:
-        if is_wrong:
-            yield NotWithResults(span, what=what, remedy=remedy)
+    for key, what, remedy in refused:
+        if what:
+            yield NotWithResults(spec.at(key), what=what, remedy=remedy)
     if len(spec.results) + len(spec.tensors) >= MAX_INPUTS:
         remedy = "the gradient reads a tensor for each; compute them by several modules"
         parts = "tensors and results"

@@ -186,7 +186,7 @@ def require(spec: Spec, subject: RowSubject, shape: tuple[int, ...]) -> None:
         gaps = (got - right).abs().flatten()
     except (TypeError, ValueError, RuntimeError) as error:
         why = str(error).splitlines()[0]
-        raise NotAReference(spec.reference_span, reference=spec.reference, why=why) from None
+        raise NotAReference(spec.at("reference"), reference=spec.reference, why=why) from None
     wrong = torch.nonzero(gaps > APART * right.abs().max())[:, 0]
     if len(wrong):
         first, worst = (
@@ -194,7 +194,7 @@ def require(spec: Spec, subject: RowSubject, shape: tuple[int, ...]) -> None:
             for k in (int(wrong[0]), int(gaps.argmax()))
         )
         raise OtherFunction(
-            spec.reference_span, reference=spec.reference, count=f"{len(wrong):,}", dtype="float64",
+            spec.at("reference"), reference=spec.reference, count=f"{len(wrong):,}", dtype="float64",
             first=first[0], real=first[1], got=first[2],
             worst=worst[0], worst_real=worst[1], worst_got=worst[2],
         )  # fmt: skip

@@ -136,7 +136,7 @@ def _reference(compiled: CompiledWindows) -> Function:
     function = allowed.resolved(spec)
     if spec.reference.rpartition(".")[2] != window.pooling.name:
         why = f"the pooling is {window.pooling.name}"
-        raise NotAReference(spec.reference_span, reference=spec.reference, why=why)
+        raise NotAReference(spec.at("reference"), reference=spec.reference, why=why)
     known = {
         "kernel_size": window.kernel,
         "stride": window.stride,
