@@ -534,9 +534,9 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "a function with a backward": (
         lambda m, x: torch.relu(rounded(m.fc(x))) * 2,
-        "this is no model to lift: forward cannot be traced, as it calls a torch.autograd.Function, whose backward a graph of torch.fx does not keep",
+        "this is no model to lift: forward cannot be traced, as it calls a torch.autograd.Function, whose backward its graph does not keep",
     ),
-    "autocast": (autocast, "this is no model to lift: forward cannot be traced, as it enters autocast, which a graph of torch.fx does not keep"),
+    "autocast": (autocast, "this is no model to lift: forward cannot be traced, as it enters autocast, which its graph does not keep"),
     "a tensor that stays on the model": (
         storing,
         "this is no model to lift: forward sets the attribute seen to a tensor, which its graph does not",
@@ -545,12 +545,12 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
         averaging,
         "this is no model to lift: forward sets the attribute count to a tensor, which its graph does not",
     ),
-    "assignment to items": (item, "this is no model to lift: forward cannot be traced, as it assigns to items of a tensor"),
+    "assignment to items": (item, "this is no model to lift: fill in place: what it writes to is read elsewhere"),
     "in place on an input": (
         lambda m, x: x.mul_(2).relu(), "this is no model to lift: mul in place: it writes to an input or a parameter",
     ),
     "a buffer that forward updates": (
-        counting, "this is no model to lift: iadd in place: it writes to an input or a parameter",
+        counting, "this is no model to lift: add in place: it writes to an input or a parameter",
     ),
     "in place on a view": (
         lambda m, x: (y := m.fc(x))[0].add_(1).relu() + y,

@@ -1,8 +1,11 @@
 """Numbers that decide what code runs: lines that require their values, and the numbers left free."""
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
+
+from torch import Tensor
 
 from fusegen.errors import FusegenError, NotAModel
 from fusegen.models.lift.comparison import free_numbers, other_settings
@@ -21,6 +24,14 @@ def required(decided: Decided) -> Iterator[str]:
     for text, (value, _) in decided.items():
         yield f"if {text} != {value!r}:"
         yield f'    raise ValueError("forward was traced with {text}={value!r}")'
+
+
+def constants(problem: Problem, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of forward that the trace holds as they are: no tensors and no numbers."""
+    arguments = [*inspect.signature(problem.model.forward).parameters.values()][1:]
+    given = {name: value for name, value in inputs.items() if not isinstance(value, Tensor)}
+    left = {each.name: each.default for each in arguments if each.name not in inputs}
+    return {**{name: value for name, value in given.items() if type(value) not in (int, float)}, **left}
 
 
 def in_regions(problem: Problem, numbers: Numbers, regions: Iterable[Region]) -> Decided:
