@@ -2,7 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +33,8 @@ from fusegen.models.reader.call_structure import (
 )
 from fusegen.models.reader.capture import Capture, captured
 
+TRIVIAL = re.compile(r"0 <= L\['t\d+'\]\.size\(\)\[\d+\]")  # a guard that always holds
+STRIDE = ".stride()"  # in guards on the layout of inputs
 RETURNED = "forward returns a {}, which its graph does not make"
 CASTS = frozenset("to type_as _to_copy".split())
 Run = Callable[[Sequence[Tensor]], Sequence[Any]]
@@ -74,7 +77,7 @@ def captured_in_each_mode(model: nn.Module, args: Sequence[Any], named: Mapping[
     for graph, result in zip(graphs, results, strict=False):
         _check(graph, result, model)
     casts = reads_kinds or any(_casts(node) for graph in graphs for node in graph.nodes)
-    made = (tuple(results[: len(graphs)]), tuple(guards), _deciding(model, graphs, casts=casts))
+    made = (tuple(results[: len(graphs)]), *_deciding(model, graphs, guards, casts=casts))
     return Modes(graphs, read, Signature(inputs if casts else of_any_dtype(inputs), *made, casts, names))
 
 
@@ -90,12 +93,13 @@ def _arguments(signature: inspect.Signature, model: nn.Module, args: Any, named:
     return arguments
 
 
-def _deciding(model: nn.Module, graphs: Sequence[fx.Graph], *, casts: bool) -> Mapping[str, Kind]:
-    """Return the kinds of parameters and buffers that graphs hold for: those that decide what they run."""
-    if casts:
-        return kinds(model)
-    is_laid_out = any(_is_identity(node) for graph in graphs for node in graph.nodes)
-    return layouts(model) if is_laid_out else {}
+def _deciding(
+    model: nn.Module, graphs: Sequence[fx.Graph], guards: Iterable[str], *, casts: bool
+) -> tuple[tuple[str, ...], Mapping[str, Kind]]:
+    """Return the guards of graphs, and the kinds of parameters and buffers, that decide what they run."""
+    is_laid_out = casts or any(_is_identity(node) for graph in graphs for node in graph.nodes)
+    kept = (each for each in guards if not TRIVIAL.fullmatch(each) and (is_laid_out or STRIDE not in each))
+    return tuple(kept), kinds(model) if casts else layouts(model) if is_laid_out else {}
 
 
 def written_in_each_mode(model: nn.Module, values: Mapping[str, Any]) -> Modes:

@@ -30,20 +30,25 @@ from fusegen.models.reader.recorded_calls import called, note_sizes
 REFLECTED = "reflected"  # the key of operators of a tensor that the model writes behind a number
 PLACED = "placed"  # that of tensors for which the model names a device
 METHOD = "method"  # that of operators that the model calls as methods of tensors
-# functions that run several operators, with what a graph calls, and in which order it gives the arguments
+# functions that run several operators, or none where they have nothing to do; what a graph calls, and the
+# order of the arguments
 WHOLE: dict[Any, tuple[Callable[..., Any], int]] = {
     F.softsign: (F.softsign, 1), F.tanhshrink: (F.tanhshrink, 1), Tensor.__rdiv__: (operator.truediv, -1),
+    Tensor.contiguous: (torch.ops.aten.contiguous.default, 1),
 }  # fmt: skip
 REFLECTING = ("__radd__", "__rmul__")  # methods whose operators have the tensor in front
-KINDS = frozenset("dtype device is_cuda is_cpu itemsize".split())  # attributes, and calls:
-KIND_CALLS = frozenset("is_floating_point is_complex element_size type get_device".split())
+KINDS = frozenset("dtype device is_cuda is_cpu itemsize real imag H mH".split())  # attributes, and calls:
+KIND_CALLS = frozenset(
+    "is_floating_point is_complex element_size type get_device is_contiguous stride conj resolve_conj "
+    "resolve_neg adjoint".split()
+)
 
 
 class Noting(TorchFunctionMode):
     """Notes on the operators that a call runs what it was given, while a forward is captured.
 
     Attributes:
-        reads_kinds: the forward reads dtypes or devices, by which it may decide.
+        reads_kinds: the forward reads dtypes, devices or layouts, by which it may decide.
         sizes: takes the sizes that it reads, which have labels; without it, known sizes are numbers.
     """
 

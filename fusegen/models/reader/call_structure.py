@@ -86,6 +86,8 @@ class Structure:
 
     def value(self, tensors: Sequence[Any]) -> Any:
         """Return the value of some tensors."""
+        if self.containers == 0:  # it is the only leaf
+            return tensors[0] if isinstance(self.leaves[0], Kind) else self.leaves[0]
         left = iter(tensors)
         leaves = [next(left) if isinstance(each, Kind) else each for each in self.leaves]
         return pytree.tree_unflatten(leaves, self.spec)
@@ -134,6 +136,8 @@ class Signature:
         kept = [*self._kept(network)]
         kinds = [each for each in self.inputs.leaves if isinstance(each, Kind)]
         is_autocast: Any = torch._C._is_any_autocast_enabled
+        for each in (self.inputs, *self.outputs):
+            _ = each.spec  # a compiler cannot make it, as Python takes a lock
 
         def call(of: nn.Module, *args: Any, **kwargs: Any) -> Any:
             tensors: Sequence[Any] | None = args
