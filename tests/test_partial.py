@@ -149,6 +149,21 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
         [],
         {"relu_sub": "formula: relu(x) - 1"},
     ),
+    "numbers as inputs": (
+        problem(NORM, "x, k|y = self.a(x) * k; return torch.relu(y) * (2 * k) if k > 0 else y", inputs="torch.rand(4, 8), 0.5", arguments="8"),
+        ["if k != 0.5:", '    raise ValueError("forward was traced with k=0.5")', "y = self.a(x)", "return mul_relu_mul(y, k=k, scale=2 * k)"],
+        {"mul_relu_mul": "chain: [x * k, relu(x) * scale]"},
+    ),
+    "sizes that the constructor decides": (
+        "import math\n" + problem(NORM, "y = torch.tanh(self.a(x)) * 2; b, n = y.shape; return y.view(b, n // 2, 2).sum(-1) / math.sqrt(n)", arguments="8"),
+        ["y = tanh_mul(self.a(x))", "size = y.size(0)", "sum_1 = y.view(size, y.size(1) // 2, 2).sum(dim=-1)", "return sum_1 / math.sqrt(y.size(1))"],
+        {"tanh_mul": "formula: tanh(x) * 2"},
+    ),
+    "tensors that forward makes": (
+        problem(NORM, "y = torch.tanh(self.a(x)) * 2; y = y.contiguous() @ torch.eye(8, device=x.device); return F.cross_entropy(y, torch.zeros(4, dtype=torch.int64))", arguments="8"),
+        [],
+        {"tanh_mul": "formula: tanh(x) * 2"},
+    ),
     "several results and the mode": (
         problem(NORM, "x = F.dropout(self.a(x), 0.25, self.training); return torch.relu(x) * 2, {'x': [x.sum()]}", arguments="8"),
         ["x = F.dropout(self.a(x), p=0.25, training=self.training)", "mul = relu_mul(x)", "return mul, {'x': [x.sum()]}"],

@@ -182,4 +182,4 @@ def _regions_of(graph: fx.Graph, rule: Rule) -> _OfGraph:
 
 def _is_no_call(node: fx.Node) -> bool:
     """Return True if a node only looks at another: an attribute, an item, a size, or a number."""
-    return what(node) in ("getitem", "sym_size") or LAYER in node.meta
+    return what(node) in ("getitem", "size", "numel") or LAYER in node.meta

@@ -38,6 +38,8 @@ METHODS = frozenset(  # that files call as methods
     "view reshape permute transpose expand expand_as view_as unsqueeze squeeze flatten unflatten "
     "contiguous to type_as chunk split detach clone repeat select narrow masked_fill".split()
 )
+UNCHECKED = frozenset((*SIZES.values(), "contiguous"))  # methods that may run no operator
+FUNCTIONS = {"log_sigmoid": "logsigmoid", "cross_entropy_loss": "cross_entropy"}  # by their operators
 NAMES = {"train": "training"}  # of arguments of functions, by those of operators
 SIZED = frozenset("rand randn zeros ones empty".split())  # functions that take sizes one by one
 SPACES = (("linalg_", torch.linalg), ("special_", torch.special), ("fft_", torch.fft))
@@ -74,7 +76,7 @@ def _name(node: fx.Node) -> None:
     own, original = _operator(node), (node.op, node.target, node.args, dict(node.kwargs))
     for call in [*_candidates(node)]:
         _set(node, call)
-        if own is None or call[1] in SIZES.values() or _reads_none(node) or _operator(node) == own:
+        if own is None or call[1] in UNCHECKED or _reads_none(node) or _operator(node) == own:
             return
     _set(node, original)
 
@@ -139,7 +141,7 @@ def _candidates(node: fx.Node) -> Iterator[Named]:
     functions = [
         *of_space,
         getattr(torch, name, None),
-        getattr(F, name.replace("log_sigmoid", "logsigmoid"), None),
+        getattr(F, FUNCTIONS.get(name, name), None),
     ]
     if not hasattr(Tensor, name):
         functions = functions[::-1]
