@@ -160,7 +160,7 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
         {"tanh_mul": "formula: tanh(x) * 2"},
     ),
     "tensors that forward makes": (
-        problem(NORM, "y = torch.tanh(self.a(x)) * 2; y = y.contiguous() @ torch.eye(8, device=x.device); return F.cross_entropy(y, torch.zeros(4, dtype=torch.int64))", arguments="8"),
+        problem(NORM, "y = torch.tanh(self.a(x)) * 2; y = y.contiguous() @ torch.eye(8, dtype=y.dtype, device=x.device); return F.cross_entropy(y, torch.zeros(4, dtype=torch.int64))", arguments="8"),
         [],
         {"tanh_mul": "formula: tanh(x) * 2"},
     ),

@@ -28,6 +28,7 @@ from fusegen.models.lift.untraced import Lost
 from fusegen.models.reader.recorded_calls import called, note_sizes
 
 REFLECTED = "reflected"  # the key of operators of a tensor that the model writes behind a number
+DTYPE_READ = "dtype read"  # that of the inputs of a forward which reads dtypes
 PLACED = "placed"  # that of tensors for which the model names a device
 METHOD = "method"  # that of operators that the model calls as methods of tensors
 # functions that run several operators, or none where they have nothing to do; what a graph calls, and the
@@ -37,6 +38,7 @@ WHOLE: dict[Any, tuple[Callable[..., Any], int]] = {
     Tensor.contiguous: (torch.ops.aten.contiguous.default, 1),
 }  # fmt: skip
 REFLECTING = ("__radd__", "__rmul__")  # methods whose operators have the tensor in front
+DTYPES = frozenset("dtype itemsize is_floating_point is_complex element_size type".split())
 KINDS = frozenset("dtype device is_cuda is_cpu itemsize real imag H mH".split())  # attributes, and calls:
 KIND_CALLS = frozenset(
     "is_floating_point is_complex element_size type get_device is_contiguous stride conj resolve_conj "
@@ -49,6 +51,7 @@ class Noting(TorchFunctionMode):
 
     Attributes:
         reads_kinds: the forward reads dtypes, devices or layouts, by which it may decide.
+        reads_dtypes: it reads dtypes.
         sizes: takes the sizes that it reads, which have labels; without it, known sizes are numbers.
     """
 
@@ -57,7 +60,7 @@ class Noting(TorchFunctionMode):
         self.sizes = sizes
         mode: Any = proxy_tensor.get_proxy_mode()
         self.tracer = mode.tracer
-        self.reads_kinds = False
+        self.reads_kinds = self.reads_dtypes = False
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
@@ -68,7 +71,9 @@ class Noting(TorchFunctionMode):
         if is_own(sys._getframe(1).f_code.co_filename):
             if name == "__set__":
                 raise Lost(f"it sets the attribute {of.__name__} of a tensor")
-            self.reads_kinds |= name in KIND_CALLS or (name == "__get__" and of.__name__ in KINDS)
+            read = of.__name__ if name == "__get__" else name
+            self.reads_kinds |= read in (KINDS if name == "__get__" else KIND_CALLS)
+            self.reads_dtypes |= read in DTYPES
         if func in WHOLE:
             target, order = WHOLE[func]
             run = functools.partial(func, *_plain(args), **_plain(given))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, fx
 
 from fusegen.errors import FusegenError, NotAModel
 from fusegen.models.lift.comparison import free_numbers, other_settings
@@ -13,8 +13,11 @@ from fusegen.models.lift.constructor_decisions import names_in
 from fusegen.models.lift.decisions import Decided
 from fusegen.models.lift.fx_graph import line_of
 from fusegen.models.lift.load import Problem
+from fusegen.models.lift.noted_calls import DTYPE_READ
 from fusegen.models.lift.partial.attributes import fixed, ranks, truths
+from fusegen.models.lift.partial.call_text import required_value
 from fusegen.models.lift.regions.region import Region
+from fusegen.models.reader.aten_calls import value_of
 
 Numbers = Mapping[str, Any]  # the numbers of a model's attributes, by their texts
 
@@ -32,6 +35,12 @@ def constants(problem: Problem, inputs: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in inputs.items() if not isinstance(value, Tensor)}
     left = {each.name: each.default for each in arguments if each.name not in inputs}
     return {**{name: value for name, value in given.items() if type(value) not in (int, float)}, **left}
+
+
+def dtypes(graph: fx.Graph) -> list[str]:
+    """Return the lines that refuse other dtypes of inputs, where forward reads them: a trace holds them."""
+    read = (node for node in graph.nodes if DTYPE_READ in node.meta)
+    return [line for node in read for line in required_value(value_of(node).dtype, f"{node.target}.dtype")]
 
 
 def in_regions(problem: Problem, numbers: Numbers, regions: Iterable[Region]) -> Decided:
