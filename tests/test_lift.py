@@ -393,17 +393,17 @@ REFUSED = {
     ),
     "a forward that raises": (
         problem("", "return torch.relu(x.missing()[0].gone) + undefined"),
-        "FILE:11:9: this is no model to lift: forward cannot be traced, as it raises NameError: name 'undefined' is not defined\n"
+        "FILE:11:9: this is no model to lift: forward cannot run on the example inputs, as it raises AttributeError: 'Tensor' object has no attribute 'missing'\n"
         "    return torch.relu(x.missing()[0].gone) + undefined\n"
         "    ^\n"
-        "  hint: forward is traced once, without values: what it does may not depend on them",
+        "  hint: make it run by itself first",
     ),
     "control flow": (
         problem("", "y = x * 2; return y if x.sum() > 0 else x"),
         "FILE:12:9: this is no model to lift: forward cannot be traced, as a condition in it depends on its inputs\n"
         "    return y if x.sum() > 0 else x\n"
         "    ^\n"
-        "  hint: forward is traced once, without values: what it does may not depend on them",
+        '  hint: forward is traced without values; torch.compile(model, backend="fusegen") runs what depends on them',
     ),
     "a layer that is made with a term": (
         problem("n|self.fc = nn.Linear(abs(n), n)", "return torch.tanh(self.fc(x))", arguments="8"),

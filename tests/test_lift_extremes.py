@@ -23,9 +23,10 @@ TEXTS: dict[str, tuple[str, list[str]]] = {
     "places, which PyTorch gives": (
         "m = torch.max(self.a(x) * 2 + 1, 1); return m.values.tanh() + m.indices.float()",
         [
-            "m = torch.max(mul_add(self.a(x)), 1)",
-            "getattr_1 = m.values",
-            "return tanh_add(getattr_1, m.indices.float())",
+            "m = torch.max(mul_add(self.a(x)), dim=1)",
+            "m_2 = m[0]",
+            "m = m[1]",
+            "return tanh_add(m_2, m.to(torch.float32))",
         ],
     ),
 }

@@ -42,7 +42,7 @@ class Inner(nn.Module):
 
 
 def test_threads_lift_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch.fx replaces nn.Module.__call__ while it traces, so that traces of two threads met."""
+    """A capture replaces nn.Module.__call__ and has a mode, which those of two threads shared."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.py").write_text(FILE, encoding="utf-8")
     failed: list[BaseException] = []

@@ -335,7 +335,7 @@ def test_a_forward_that_runs_other_operations_in_training_has_a_graph_of_each_mo
     for mode, has_random in ((True, True), (False, False)):
         for each in (model, *copies):
             each.train(mode)
-        assert ("torch.rand" in network.code) is has_random
+        assert ("aten.rand" in network.code) is has_random
         theirs, *ours = both(model, *copies)
         for each in ours:
             torch.testing.assert_close(each, theirs)
@@ -538,9 +538,9 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "a function with a backward": (
         lambda m, x: torch.relu(rounded(m.fc(x))) * 2,
-        "this is no model to lift: forward cannot be traced, as it calls a torch.autograd.Function, whose backward a graph of torch.fx does not keep",
+        "this is no model to lift: forward cannot be traced, as it calls a torch.autograd.Function, whose backward its graph does not keep",
     ),
-    "autocast": (autocast, "this is no model to lift: forward cannot be traced, as it enters autocast, which a graph of torch.fx does not keep"),
+    "autocast": (autocast, "this is no model to lift: forward cannot be traced, as it enters autocast, which its graph does not keep"),
     "a tensor that stays on the model": (
         storing,
         "this is no model to lift: forward sets the attribute seen to a tensor, which its graph does not",
@@ -549,12 +549,12 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
         averaging,
         "this is no model to lift: forward sets the attribute count to a tensor, which its graph does not",
     ),
-    "assignment to items": (item, "this is no model to lift: forward cannot be traced, as it assigns to items of a tensor"),
+    "assignment to items": (item, "this is no model to lift: fill in place: what it writes to is read elsewhere"),
     "in place on an input": (
         lambda m, x: x.mul_(2).relu(), "this is no model to lift: mul in place: it writes to an input or a parameter",
     ),
     "a buffer that forward updates": (
-        counting, "this is no model to lift: iadd in place: it writes to an input or a parameter",
+        counting, "this is no model to lift: add in place: it writes to an input or a parameter",
     ),
     "in place on a view": (
         lambda m, x: (y := m.fc(x))[0].add_(1).relu() + y,

@@ -54,7 +54,7 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
         [
             "if self.training:",
             "    x = self.a(x)",
-            "    y = torch.rand(x.shape[0], 1)",
+            "    y = torch.rand(x.size(0), 1)",
             "    return mul_mul_relu(x, y)",
             "x = self.a(x)",
             "return mul_relu(x)",
@@ -81,7 +81,7 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
             'if bound != float("inf"):',
             '    raise ValueError("forward was traced with bound=inf")',
             "y = tanh_mul(self.a(x))",
-            "return y.sum(1)",
+            "return y.sum(dim=1)",
         ],
         {"tanh_mul": "formula: tanh(x) * 2"},
     ),
@@ -99,7 +99,7 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
     ),
     "functions of modules that the file imports": (
         "import math\n" + problem("n|self.a = nn.Linear(n, n)", "y = torch.tanh(self.a(x)) * 2; return y / math.sqrt(x.shape[1])", arguments="8"),
-        ["y = tanh_mul(self.a(x))", "return y / math.sqrt(x.shape[1])"],
+        ["y = tanh_mul(self.a(x))", "return y / math.sqrt(x.size(1))"],
         {"tanh_mul": "formula: tanh(x) * 2"},
     ),
     "layers anywhere": (
@@ -110,7 +110,7 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
     "a convolution in front gives its bias to the kernel": (
         problem("n|self.conv = nn.Conv1d(n, n, 1)", "return torch.softmax(torch.relu(self.conv(x)), 1)",
                 inputs="torch.rand(2, 8, 5)", arguments="8"),
-        ["conv, conv_bias = without_bias(self.conv, x)", "return torch.softmax(bias_relu(conv, conv_bias), 1)"],
+        ["conv, conv_bias = without_bias(self.conv, x)", "return torch.softmax(bias_relu(conv, conv_bias), dim=1)"],
         {"bias_relu": "formula: relu(x + conv_bias)"},
     ),
     "a convolution whose output is read elsewhere, too, keeps it": (
@@ -130,7 +130,7 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
                 "x = self.fc(x).view(x.size(0), self.k, self.n // self.k); return (torch.relu(x - (1 - self.low) / 2) * -self.low).sum(-1 - self.k + 2)",
                 arguments="8, 2, 0.25"),
         ["x_2 = self.fc(x)", "x = x_2.view(x.size(0), self.k, self.n // self.k)",
-         "sum_1 = sub_relu_mul(x, low=(1 - self.low) / 2, scale=-self.low).sum(((-1) - self.k) + 2)", "return sum_1"],
+         "sum_1 = sub_relu_mul(x, low=(1 - self.low) / 2, scale=-self.low).sum(dim=((-1) - self.k) + 2)", "return sum_1"],
         {"sub_relu_mul": "formula: relu(x - low) * scale"},
     ),
     "an older value keeps its name": (
@@ -149,6 +149,21 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
         [],
         {"relu_sub": "formula: relu(x) - 1"},
     ),
+    "numbers as inputs": (
+        problem(NORM, "x, k|y = self.a(x) * k; return torch.relu(y) * (2 * k) if k > 0 else y", inputs="torch.rand(4, 8), 0.5", arguments="8"),
+        ["if k != 0.5:", '    raise ValueError("forward was traced with k=0.5")', "y = self.a(x)", "return mul_relu_mul(y, k=k, scale=2 * k)"],
+        {"mul_relu_mul": "chain: [x * k, relu(x) * scale]"},
+    ),
+    "sizes that the constructor decides": (
+        "import math\n" + problem(NORM, "y = torch.tanh(self.a(x)) * 2; b, n = y.shape; return y.view(b, n // 2, 2).sum(-1) / math.sqrt(n)", arguments="8"),
+        ["y = tanh_mul(self.a(x))", "size = y.size(0)", "sum_1 = y.view(size, y.size(1) // 2, 2).sum(dim=-1)", "return sum_1 / math.sqrt(y.size(1))"],
+        {"tanh_mul": "formula: tanh(x) * 2"},
+    ),
+    "tensors that forward makes": (
+        problem(NORM, "y = torch.tanh(self.a(x)) * 2; y = y.contiguous() @ torch.eye(8, dtype=y.dtype, device=x.device); return F.cross_entropy(y, torch.zeros(4, dtype=torch.int64))", arguments="8"),
+        [],
+        {"tanh_mul": "formula: tanh(x) * 2"},
+    ),
     "several results and the mode": (
         problem(NORM, "x = F.dropout(self.a(x), 0.25, self.training); return torch.relu(x) * 2, {'x': [x.sum()]}", arguments="8"),
         ["x = F.dropout(self.a(x), p=0.25, training=self.training)", "mul = relu_mul(x)", "return mul, {'x': [x.sum()]}"],
@@ -160,9 +175,9 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
         {"relu_mul": "formula: relu(x) * 2"},
     ),
     "integers as inputs": (
-        problem(NORM, "x, k|x = torch.relu(self.a(x)) * 2; return torch.gather(x, 1, k)",
+        problem(NORM, "x, k|x = torch.relu(self.a(x)) * 2; return torch.gather(x, dim=1, index=k)",
                 inputs="torch.rand(4, 8), torch.zeros(4, 1, dtype=torch.int64)", arguments="8"),
-        ["x = relu_mul(self.a(x))", "return torch.gather(x, 1, k)"],
+        ["x = relu_mul(self.a(x))", "return torch.gather(x, dim=1, index=k)"],
         {"relu_mul": "formula: relu(x) * 2"},
     ),
 }  # fmt: skip
@@ -272,7 +287,7 @@ REFUSED = {
     ),
     "in place on an input": (
         problem("", "x += 1; return torch.relu(x) * 2"),
-        "FILE:11:9: this is no model to lift: iadd in place: it writes to an input or a parameter\n"
+        "FILE:11:9: this is no model to lift: add in place: it writes to an input or a parameter\n"
         "    x += 1\n"
         "    ^\n"
         "  hint: use the form that makes a new tensor",
@@ -281,13 +296,6 @@ REFUSED = {
         problem("n|self.fc = Block(n)", "return torch.relu(self.fc(x)) * 2", arguments="8").replace("class Model", HOOKED),
         "Model: this is no model to lift: fc has hooks, which its graph does not run\n"
         "  hint: remove them, and register them on the result",
-    ),
-    "a tensor of forward": (
-        problem("", "y = torch.relu(x) * 2; return y @ torch.eye(8)"),
-        "FILE:12:9: matmul has no place in a spec: it reads a tensor that forward makes of no input\n"
-        "    return y @ torch.eye(8)\n"
-        "    ^\n"
-        "  hint: leave the model to PyTorch",
     ),
     "a forward that is inherited": (
         problem("", "return torch.relu(x) * 2").replace("class Model(", "class Base(").replace("\n\ndef get_inputs", "\n\nclass Model(Base):\n    pass\n\n\ndef get_inputs"),
@@ -301,7 +309,7 @@ REFUSED = {
     ),
     "a forward that fails": (
         problem(NORM, "y = torch.relu(self.a(x)); return y * 2 + x.new_zeros(5)", arguments="8"),
-        "FILE:15:9: this is no model to lift: the model raises RuntimeError: Attempting to broadcast a dimension of length 5 at -1! Mismatching argument at index 1 had torch.Size([5]); but expected shape should be broadcastable to [4, 8]\n"
+        "FILE:15:9: this is no model to lift: forward cannot run on the example inputs, as it raises RuntimeError: Attempting to broadcast a dimension of length 5 at -1! Mismatching argument at index 1 had torch.Size([5]); but expected shape should be broadcastable to [4, 8]\n"
         "    return y * 2 + x.new_zeros(5)\n"
         "    ^\n"
         "  hint: make it run by itself first",
@@ -365,7 +373,7 @@ FORWARD = '''\
         x_2, out_bias = without_bias(self.out, z)
         x = bias_sigmoid_mul_add(x_2, out_bias, x, factor=self.factor)
         softmax = torch.softmax(x, dim=self.dim)
-        return softmax, x.amax((2, 3), keepdim=True) - 1
+        return softmax, x.amax(dim=[2, 3], keepdim=True) - 1
 
 
 def get_inputs() -> list[torch.Tensor]:

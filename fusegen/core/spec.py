@@ -128,8 +128,7 @@ class Spec:
         init: the constructor's arguments, in order.
         scalars: what the function takes as scalars: numbers of `init` that formulas read, then `params`.
         layers: what the constructor makes, in order: layers of torch.nn, parameters and buffers.
-        reference: a function of torch, torch.special or torch.nn.functional, or a class of torch.nn,
-            perhaps called with words: ``torch.f(mode='fast', way='up')``.
+        reference: a function of PyTorch, or a class of torch.nn, perhaps called: ``torch.f(way='up')``.
         span, places: the start of the file; keys, and where their values are written.
         assume: intervals that inputs are promised to lie in.
         accept: the reasons for which warnings of `build` are accepted, by what they are of.

@@ -1,16 +1,17 @@
 """From a model as its user wrote it to the spec of the module that replaces it.
 
 load       the user's file, executed
-untraced   the errors of a forward that cannot be traced, in words
+untraced   the errors of a forward that cannot be captured, in words
+refused_calls  calls that no graph keeps
 labels     values of the constructor's arguments that know their names
 numbers    those that keep their names through arithmetic
 record     the layers that a constructor made, and the call that made each tensor
 state      these as the lines of `layers`
 symbols    the names by which formulas read arguments and inputs
-optional   arguments of forward that the inputs leave out
 inputs     forward's arguments: names, shapes, fills
-tracer     forward, traced by torch.fx
-graph      the nodes of its graph
+noted_calls  what calls were given, which operators do not keep
+known_sizes  known sizes that a forward reads
+fx_graph   the nodes of a graph
 trace      its nodes as formulas
 source_text  statements of source files
 source_of_calls  how these write the calls of a graph
@@ -25,9 +26,9 @@ verify     the module compared with the model
 report     the lines that the command prints of a whole model
 
 regions    the pointwise regions of a graph, and their kernels
-modes      the graph of a forward that holds in training and in evaluation
-captured_modes  the same of a forward that torch.fx cannot trace
-model_graphs    either, with example values
+modes      the graph of a forward in a mode
+captured_modes  the graphs of a forward that hold in training and in evaluation
+model_graphs    these, or a sentence that says why there are none
 forwards   the forward of a network: its graphs, or the model itself
 found      the regions of a model
 network    a network that runs them

@@ -4,7 +4,10 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from torch import SymFloat, SymInt
+
 from fusegen.models.lift.labels import Real, Whole, labelled, plain
+from fusegen.models.reader.recorded_calls import note_arithmetic
 
 SIGNS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
@@ -68,10 +71,13 @@ def _binary(name: str, order: int) -> Callable[[Any, Any], Any]:
     """Return the method of an operator; of the second operand where the order is -1."""
 
     def compute(self: Any, other: Any) -> Any:
-        if not isinstance(other, int | float):
+        if not isinstance(other, int | float | SymInt | SymFloat):
             return NotImplemented
         one, two = (self, other)[::order]
         value = getattr(operator, name)(plain(one), plain(two))
+        if isinstance(other, SymInt | SymFloat):
+            note_arithmetic(getattr(operator, name), (one, two), value)
+            return value
         if isinstance(other, bool):  # a truth has no text, so that the result has none
             return value
         return carried(f"{_text(one)} {SIGNS[name]} {_text(two)}", value, self.numbers)

@@ -41,13 +41,6 @@ class Kind:
         return Kind, (self.of,)
 
 
-class Needed(Kind):
-    """The class of a model whose forward says how its network is called: a pickle has to name it."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Needed, (self.of,)
-
-
 def own_of(network: nn.Module) -> nn.Module:
     """Return the model of a network, with its parameters, buffers and layers."""
     kind: Kind = vars(network)["_own_kind"]

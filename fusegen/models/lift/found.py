@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_leaves
 
 from fusegen.models.lift.fx_graph import LAYER, copied, own, what
 from fusegen.models.lift.model_graphs import refuse_hooks, with_examples
 from fusegen.models.lift.modes import Modes
-from fusegen.models.lift.optional import require_default
 from fusegen.models.lift.regions.biases import split_biases
 from fusegen.models.lift.regions.extremes import close_extremes, open_extremes
 from fusegen.models.lift.regions.moved_views import move_views
@@ -21,7 +19,8 @@ from fusegen.models.lift.regions.norms import close_norms, open_norms
 from fusegen.models.lift.regions.region import Region
 from fusegen.models.lift.regions.region_spec import RegionSpec, convolved
 from fusegen.models.lift.rule import Rule
-from fusegen.models.reader.aten_table import GUARDED, ROWS
+from fusegen.models.reader.aten_calls import TRACING
+from fusegen.models.reader.aten_table import GUARDED
 from fusegen.models.reader.row_calls import CAST_ROWS, OF_ROWS
 from fusegen.models.reader.window_calls import WINDOWS
 
@@ -59,14 +58,16 @@ def found(
     Raises:
         NotAModel: its forward cannot be traced, or cannot run on these inputs.
     """
-    name = source or type(model).__name__
+    with TRACING:  # arithmetic on the symbols of a graph is that of the graph which is being captured
+        return _found(model, inputs, source or type(model).__name__, least_passes, device, saved)
+
+
+def _found(
+    model: nn.Module, inputs: Inputs, name: str, least_passes: int, device: str, saved: int | None
+) -> Found:
     refuse_hooks(model, name)
     modes = with_examples(model, name, inputs)
-    rows = (
-        {**ROWS, **OF_ROWS, **WINDOWS}
-        if modes.signature is None
-        else {**GUARDED, **OF_ROWS, **WINDOWS, **CAST_ROWS}
-    )
+    rows = {**GUARDED, **OF_ROWS, **WINDOWS, **CAST_ROWS}
     rule = Rule(least_passes, device=device, rows=rows, most_results=2, saved=saved)
     regions = _of_each_mode(model, modes, rule, inputs, name)
     if not _apart(rule, inputs):
@@ -181,8 +182,4 @@ def _regions_of(graph: fx.Graph, rule: Rule) -> _OfGraph:
 
 def _is_no_call(node: fx.Node) -> bool:
     """Return True if a node only looks at another: an attribute, an item, a size, or a number."""
-    return (
-        what(node) in ("getitem", "size", "dim")
-        or LAYER in node.meta
-        or node.target in (getattr, torch.tensor, require_default)
-    )
+    return what(node) in ("getitem", "size", "numel") or LAYER in node.meta

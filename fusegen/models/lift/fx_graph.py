@@ -1,4 +1,4 @@
-"""The graph of a model's forward, traced by torch.fx, and its translation."""
+"""The graph of a model's forward, captured or Dynamo's, and its translation."""
 
 import ast
 import functools
@@ -26,6 +26,7 @@ NO_WRITES = (
     operator.is_,
     "requires_grad_",
 )  # named like writes
+CALLED = {"numpy_T": "T", "sym_size": "size", "sym_numel": "numel", "vector_norm": "norm"}  # operators
 LAYER = "layer"  # the key of the path of a layer, of the nodes that stand for its call
 REPLACED = "replaced"  # the key of nodes that make a new tensor in the place of a write
 START = "%start"  # what the chain begins with: the first input, behind the layers
@@ -117,9 +118,8 @@ def what(node: fx.Node) -> str:
     """Return a node in words: the function, the method or the module."""
     if node.op == "call_module" or LAYER in node.meta:
         return str(node.meta.get(LAYER, node.target))
-    if node.target is getattr:
-        return f"the attribute {node.args[1]}"
-    return name_of(node).strip("_")
+    name = name_of(node).strip("_").removeprefix("linalg_").removeprefix("special_")
+    return CALLED.get(name, name)
 
 
 def name_of(node: fx.Node) -> str:

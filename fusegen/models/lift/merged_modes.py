@@ -6,8 +6,10 @@ from typing import Any
 import torch
 from torch import fx
 
+from fusegen.models.lift.regions.pointwise import CONSTANT
 from fusegen.models.reader.capture import NO_GRAD, STACK, TENSOR
 
+CALL = "call"  # the key of the call that made a tensor, as text
 TRAINING = "training"  # the attribute of a module
 
 
@@ -32,7 +34,9 @@ def _equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     a, b = one.get(TENSOR), other.get(TENSOR)
     if a is None or b is None:
         return a is b
-    return bool((a.dtype, a.device, a.shape) == (b.dtype, b.device, b.shape) and torch.equal(a, b))
+    kinds = [(each.dtype, each.device, each.shape) for each in (a, b)]
+    made = [[own.get(key) for key in (CALL, CONSTANT)] for own in (one, other)]
+    return kinds[0] == kinds[1] and made[0] == made[1] and (a.is_meta or torch.equal(a, b))
 
 
 def merge(one: fx.Node, other: fx.Node) -> None:
@@ -45,6 +49,7 @@ def merge(one: fx.Node, other: fx.Node) -> None:
         return
     with one.graph.inserting_before(one):
         mode = one.graph.create_node("get_attr", f"{_holder(one)}.{TRAINING}".lstrip("."))
+    mode.meta["val"] = True
     values = [a if repr(a) == repr(b) else mode for a, b in pairs]
     count = len(one.args)
     one.args, one.kwargs = tuple(values[:count]), dict(zip(one.kwargs, values[count:], strict=True))

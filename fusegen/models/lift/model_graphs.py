@@ -4,66 +4,67 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from torch import Tensor, fx, nn
+from torch import fx, nn
 
 from fusegen.errors import NotAModel, Span
-from fusegen.models.lift.captured_modes import captured_in_each_mode
-from fusegen.models.lift.fx_graph import HOOKS, what
-from fusegen.models.lift.modes import Modes, NoGraph, traced_in_each_mode
-from fusegen.models.lift.optional import left_out
+from fusegen.models.lift.captured_modes import captured_in_each_mode, written, written_in_each_mode
+from fusegen.models.lift.fx_graph import HOOKS, own, what
+from fusegen.models.lift.modes import Modes, NoGraph, traced_in_mode
 from fusegen.models.lift.places import span_of, span_of_error
 from fusegen.models.lift.regions.aliases import unsafe, writes
-from fusegen.models.lift.regions.examples import Failed, check_replaced, propagate, stop_gradients
+from fusegen.models.lift.regions.examples import Failed, check_replaced, raised, stop_gradients
 from fusegen.models.lift.untraced import in_a_line, in_words
-from fusegen.models.reader.call_structure import PLAIN
 
 COMPILE = (
     'forward is traced without values; torch.compile(model, backend="fusegen") runs what depends on them'
 )
-CASTS = frozenset("to type type_as float half bfloat16 double".split())  # methods of a tensor
-INPUTS = "give inputs that it takes"
+TRACED, RUNS = "forward cannot be traced", "forward cannot run on the example inputs"
+INPUTS, RUN = "give inputs that it takes", "make it run by itself first"
+ARGUMENT = "forward.{}"  # the label of a number among the arguments of a whole model
 IN_PLACE = "use the form that makes a new tensor"
+Inputs = Sequence[Any] | Mapping[str, Any]  # of a forward, by place or by name
 
 
-def with_examples(model: nn.Module, name: str, inputs: Sequence[Any] | Mapping[str, Any]) -> Modes:
+def with_examples(model: nn.Module, name: str, inputs: Inputs) -> Modes:
     """Return the graphs of a model's forward with the example values of their nodes.
-
-    Those of torch.fx keep the model's calls of functions. It traces no forward that reads sizes, and none
-    with structures of tensors: such graphs are captured, as operators, and so are those that cast.
-    """
-    plain = (*PLAIN, Tensor)
-    if isinstance(inputs, Mapping) or not all(isinstance(each, plain) for each in inputs):
-        return _captured(model, name, inputs)
-    try:
-        modes = traced(model, name, inputs)
-    except NotAModel:
-        with contextlib.suppress(NotAModel):
-            return _captured(model, name, inputs)
-        raise
-    if any(_casts(node) for graph in modes.graphs for node in graph.nodes):
-        with contextlib.suppress(NotAModel):
-            return _captured(model, name, inputs)
-    for graph in modes.graphs:
-        refuse_writes(graph)
-        with _refusing_inputs(name):
-            propagate(model, graph, inputs)
-    return modes
-
-
-def _casts(node: fx.Node) -> bool:
-    """Tell if a node of a graph of torch.fx casts, which hands on its argument for some dtypes only."""
-    return node.op == "call_method" and node.target in CASTS
-
-
-def _captured(model: nn.Module, name: str, inputs: Sequence[Any] | Mapping[str, Any]) -> Modes:
-    """Return the captured graphs of a model's forward.
 
     Raises:
         NotAModel: there is none.
     """
     args, kwargs = ((), inputs) if isinstance(inputs, Mapping) else (inputs, {})
-    with _refusing(name):
+    with _refusing(model, name, args, kwargs):
         modes = captured_in_each_mode(model, args, kwargs)
+    return _checked(modes, name)
+
+
+def as_written(model: nn.Module, name: str, values: Mapping[str, Any]) -> Modes:
+    """Return the graphs of a forward as it is written, whose inputs are its arguments, by name.
+
+    Raises:
+        NotAModel: there is none.
+    """
+    with _refusing(model, name, (), values, remedy=RUN):
+        modes = written_in_each_mode(model, values)
+    return _checked(modes, name)
+
+
+def as_constructed(model: nn.Module, name: str, values: Mapping[str, Any]) -> fx.Graph:
+    """Return the graph of a forward as it is written, in the mode that the model is in.
+
+    Numbers among its arguments have labels such as ``forward.scale``.
+
+    Raises:
+        NotAModel: there is none.
+    """
+    with _refusing(model, name, (), values, remedy=RUN):
+        trace = lambda one, read: written(one, read, values, ARGUMENT)  # noqa: E731
+        graph, _ = traced_in_mode(model, lambda one: one, trace)
+    own(graph, model)
+    return graph
+
+
+def _checked(modes: Modes, name: str) -> Modes:
+    """Return graphs whose writes in place another form replaces, without what is made without gradients."""
     for graph in modes.graphs:
         refuse_writes(graph)
         with _refusing_inputs(name):
@@ -72,25 +73,19 @@ def _captured(model: nn.Module, name: str, inputs: Sequence[Any] | Mapping[str, 
     return modes
 
 
-def traced(model: nn.Module, name: str, inputs: Sequence[Any]) -> Modes:
-    """Return the graphs of a model's forward; arguments that are no inputs have their defaults.
-
-    Raises:
-        NotAModel: there is none.
-    """
-    with _refusing(name):
-        return traced_in_each_mode(model, left_out(model.forward, len(inputs)))
-
-
 @contextlib.contextmanager
-def _refusing(name: str) -> Iterator[None]:
+def _refusing(
+    model: nn.Module, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], remedy: str = INPUTS
+) -> Iterator[None]:
     """Refuse a model for which there is no graph."""
     try:
         yield
     except NoGraph as error:
         raise NotAModel(Span(name), why=str(error), remedy=COMPILE) from None
     except Exception as error:
-        raise _failed(error, span_of_error(error), name, "forward cannot be traced", COMPILE) from None
+        usual = None if in_words(error) else raised(model, args, kwargs)  # without symbols for sizes
+        what_failed, remedy = (TRACED, COMPILE) if usual is None else (RUNS, remedy)
+        raise _failed(usual or error, span_of_error(usual or error), name, what_failed, remedy) from None
 
 
 @contextlib.contextmanager
@@ -99,8 +94,7 @@ def _refusing_inputs(name: str) -> Iterator[None]:
     try:
         yield
     except Failed as failed:
-        what_failed, span = "forward cannot run on the example inputs", span_of(failed.node)
-        raise _failed(failed.error, span, name, what_failed, INPUTS) from None
+        raise _failed(failed.error, span_of(failed.node), name, RUNS, INPUTS) from None
 
 
 def refuse_writes(graph: fx.Graph) -> None:

@@ -1,4 +1,4 @@
-"""The graph of a model's forward that holds in training and in evaluation, or one for each of the two."""
+"""The graph of a model's forward in a mode, and the modules that read their mode in it."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -11,12 +11,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_leaves
 
 from fusegen.models.lift.fx_graph import own
-from fusegen.models.lift.merged_modes import TRAINING, alike, merge
+from fusegen.models.lift.merged_modes import CALL, TRAINING
 from fusegen.models.lift.record import Record, storage_of
-from fusegen.models.lift.regions.aliases import follow_writes, writes
+from fusegen.models.lift.refused_calls import random_states, replaced
+from fusegen.models.lift.regions.aliases import follow_writes
 from fusegen.models.lift.regions.pointwise import CONSTANT
 from fusegen.models.lift.source_of_calls import note_source
-from fusegen.models.lift.tracer import Tracer, random_states, replaced, values_of_graph
 from fusegen.models.reader.aten_calls import TRACING
 from fusegen.models.reader.call_structure import Signature
 from fusegen.models.reader.capture import TENSOR
@@ -26,7 +26,6 @@ Traced = tuple[fx.Graph, dict[str, bool]]
 Trace = Callable[[nn.Module, dict[str, bool]], fx.Graph]
 MODES: tuple[Mode, Mode] = (nn.Module.train, nn.Module.eval)
 TRACES = 4  # in each of which a forward that draws random numbers does so; other threads may in some
-CALL = "call"  # the key of the call that made a tensor, as text
 RANDOM = frozenset("rand randn randint randperm normal bernoulli multinomial poisson uniform".split())
 STORED = "forward sets the attribute {} to a tensor, which its graph does not"
 CHANGED = "forward changes the attribute {}, which its graph does not"
@@ -45,36 +44,8 @@ class Modes:
     graphs: tuple[fx.Graph, ...]
     # of each of two graphs the modules that read their mode in it, by path, with that mode
     read: tuple[Mapping[str, bool], ...] = ()
-    # how graphs of operators are called; None where their inputs are forward's arguments
+    # how the graphs are called; None where their inputs are forward's arguments
     signature: Signature | None = None
-
-
-def traced_in_each_mode(
-    model: nn.Module,  # it
-    defaults: Mapping[str, Any] | None = None,  # of the arguments that no input is given for
-) -> Modes:
-    """Return the graphs of a model's forward.
-
-    A truth that is the mode itself, as in ``dropout(x, training=self.training)``, is read from the module
-    that runs the operation. The model is left as it is.
-
-    Raises:
-        NoGraph: it draws random numbers that a graph would hold, or changes attributes.
-        Exception: what forward raises when it is traced.
-    """
-    (training, in_training), (evaluation, in_evaluation) = (
-        traced_in_mode(model, enter, lambda *_: Tracer(defaults or {}).trace(model)) for enter in MODES
-    )
-    read = {**in_training, **in_evaluation}
-    pairs = zip(training.nodes, evaluation.nodes, strict=False)  # each graph ends with its only output
-    graphs = (training,) if all(alike(*pair, read) for pair in pairs) else (training, evaluation)
-    if len(graphs) == 1:
-        for one, other in zip(training.nodes, evaluation.nodes, strict=True):
-            merge(one, other)
-    for graph in graphs:
-        graph.lint()
-        own(graph, model)
-    return Modes(graphs, (in_training, in_evaluation) if len(graphs) > 1 else ())
 
 
 def traced_in_mode(model: nn.Module, enter: Mode, trace: Trace) -> Traced:
@@ -127,16 +98,13 @@ def _read_modes(model: nn.Module) -> Iterator[dict[str, bool]]:
 def _refuse_stored(model: nn.Module) -> None:
     """Refuse a forward that leaves values of its graph on modules, where a caller may look for tensors.
 
-    Writes in place are refused later, with their lines.
-
     Raises:
         NoGraph: there is one.
     """
     for path, module in model.named_modules():
         own = {name: value for name, value in vars(module).items() if name != "_buffers"}
         for name, value in {**own, **module._buffers}.items():
-            fakes = (each for each in tree_leaves(value) if isinstance(each, FakeTensor))
-            if any(not writes(each.node) for each in values_of_graph(value)) or any(True for _ in fakes):
+            if any(isinstance(each, FakeTensor) for each in tree_leaves(value)):
                 raise NoGraph(STORED.format(f"{path}.{name}".lstrip(".")))
 
 
@@ -178,8 +146,10 @@ def _keep(node: fx.Node, model: nn.Module, record: Record) -> None:
     node.meta[TENSOR] = tensor
     if made and made.call and " * " not in made.call:
         node.meta[CALL] = f"torch.{made.call}"
-    if tensor.dim() == 0 and not tensor.is_complex() and tensor.dtype is not torch.bool:
-        node.meta[CONSTANT] = made.value if made and made.value is not None else tensor.item()
+    if made and made.value is not None:
+        node.meta[CONSTANT] = made.value
+    elif not (tensor.dim() or tensor.is_meta or tensor.is_complex() or tensor.dtype is torch.bool):
+        node.meta[CONSTANT] = tensor.item()
 
 
 @contextlib.contextmanager

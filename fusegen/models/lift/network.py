@@ -11,7 +11,7 @@ from typing import Any
 from torch import fx, nn
 
 from fusegen.models.lift.clocks import Timing
-from fusegen.models.lift.forwards import BOUND, Kind, Needed, function_of, in_mode, or_itself
+from fusegen.models.lift.forwards import BOUND, Kind, function_of, in_mode, or_itself
 from fusegen.models.lift.fx_graph import copied
 from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.pickled import graph_of, rows
@@ -64,7 +64,7 @@ class Network(nn.Module):
         vars(self).update(kernels)  # attributes that Python finds without nn.Module's __getattr__
         self.remarks, self.timings, self._regions = remarks, (), ()
         names: dict[int, str] = {}
-        self._own_kind = (Kind if modes.signature is None else Needed)(type(model))
+        self._own_kind = Kind(type(model))
         self.modes = replace(modes, graphs=tuple(self._owned(each, names) for each in modes.graphs))
         self._compile()
 
@@ -114,8 +114,8 @@ class Network(nn.Module):
             for of in self.modes.read
         ]
         lifted = in_mode([*map(function_of, self.modes.graphs)], read)
-        if self.modes.signature is not None:
-            lifted = self.modes.signature.called(lifted, self, self._own_kind.of.forward)
+        assert self.modes.signature is not None
+        lifted = self.modes.signature.called(lifted, self, getattr(self._own_kind.of, "forward", None))
         forward = or_itself(lifted, self, [each.value for each in self._kernels()])
         together.join(each.value for each in self._kernels())
         vars(self)["forward"] = MethodType(forward, self)  # with the arguments of the model's

@@ -30,7 +30,7 @@ class Frame:
 def frames_of(node: fx.Node) -> list[Frame]:
     """Return the lines of the user's code that were running when a node was made, the innermost last."""
     found = FRAME.findall(node.stack_trace or "")
-    return [Frame(file, int(line), function) for file, line, function in found if _is_own(file)]
+    return [Frame(file, int(line), function) for file, line, function in found if is_own(file)]
 
 
 def span_of(node: fx.Node) -> Span:
@@ -41,7 +41,7 @@ def span_of(node: fx.Node) -> Span:
 def span_of_error(error: BaseException) -> Span:
     """The innermost line of the user's code that an exception went through; an empty place without one."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [Frame(each.filename, each.lineno or 0, each.name) for each in frames if _is_own(each.filename)]
+    own = [Frame(each.filename, each.lineno or 0, each.name) for each in frames if is_own(each.filename)]
     return _innermost(own)
 
 
@@ -56,7 +56,7 @@ def _innermost(own: list[Frame]) -> Span:
 
 
 @functools.cache
-def _is_own(file: str) -> bool:
+def is_own(file: str) -> bool:
     """Return True if a file is no library's; packages, as of models, may be installed below Python's."""
     is_standard = file.startswith(STANDARD) and "site-packages" not in file
     return not (is_standard or file.startswith((*LIBRARIES, "<")))

@@ -15,6 +15,7 @@ from fusegen.models.reader.aten_calls import TRACING
 
 SIZED = ("randn", "rand", "zeros", "ones")  # take a shape
 MAKERS = {getattr(torch, name): name for name in (*SIZED, "full", "tensor")}
+EXACT = (torch.float32, torch.float64)  # dtypes of numbers that formulas have as they are
 PRODUCTS = (torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__)
 
 
@@ -80,8 +81,10 @@ class Record(TorchFunctionMode):
             self.changed[storage] = name.strip("_")
         others = {key: value for key, value in kwargs.items() if key != "device"}
         call, value = "", None
-        if storage not in self.made and not others:
+        if storage not in self.made and (not others or (others.keys() == {"dtype"} and not found.dim())):
             call, value = self.words(func, args)
+            call = "" if others else call
+            value = None if others and found.dtype not in EXACT else value
         self.made[storage] = Made(call, name.strip("_"), value, found)
 
     def words(self, func: Callable[..., Any], args: Any) -> tuple[str, Any]:

@@ -67,6 +67,9 @@ def term(text: str, symbols: Mapping[str, str]) -> ast.expr:
         def visit_Name(self, node: ast.Name) -> ast.expr:
             return ast.Name(symbols.get(node.id, node.id))
 
+        def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+            return ast.Name(symbols[ast.unparse(node)])
+
         def visit_Call(self, node: ast.Call) -> ast.expr:
             return ast.Call(node.func, [self.visit(each) for each in node.args], [])
 

@@ -4,8 +4,7 @@ import ast
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-import torch
-from torch import Tensor, fx
+from torch import fx
 
 from fusegen.core.layers import PRODUCERS
 from fusegen.errors import FusegenError, NotLifted, Span
@@ -14,10 +13,11 @@ from fusegen.models.lift.constructed_state import Constructed
 from fusegen.models.lift.fx_graph import NO_GRAD, START, Operation, Traced, forward_line, line_of, what
 from fusegen.models.lift.labels import label_of, plain
 from fusegen.models.lift.load import Problem, line_span
+from fusegen.models.lift.merged_modes import CALL
+from fusegen.models.lift.model_graphs import ARGUMENT
 from fusegen.models.lift.model_inputs import Given
-from fusegen.models.lift.record import Record, storage_of
 from fusegen.models.lift.regions.aliases import writes
-from fusegen.models.lift.regions.pointwise import formula_of
+from fusegen.models.lift.regions.pointwise import CONSTANT, formula_of
 from fusegen.models.lift.source_of_calls import written_of
 from fusegen.models.lift.symbols import term
 from fusegen.models.reader.aten_calls import calls_of
@@ -25,7 +25,6 @@ from fusegen.models.reader.aten_table import REDUCING, REDUCTION, ROWS, UNKNOWN,
 from fusegen.models.reader.formula import Unfit, number
 from fusegen.models.reader.operator_call import Calls
 
-PLACE = ("device", "dtype")  # attributes of tensors that say where a constant is
 SHARING = ("detach", "contiguous", "unsqueeze")  # their results may share the memory of what they read
 TABLE = {**ROWS, **UNSQUEEZE}
 WHOLE = "leave it to PyTorch: lift with --partial, or call it before or after the module"
@@ -34,8 +33,12 @@ WHOLE = "leave it to PyTorch: lift with --partial, or call it before or after th
 class Reader:
     """The values of the nodes so far."""
 
-    def __init__(self, problem: Problem, of: Constructed, record: Record, given: Given) -> None:
-        self.problem, self.of, self.record, self.given = problem, of, record, given
+    def __init__(self, problem: Problem, of: Constructed, given: Given) -> None:
+        self.problem, self.of = problem, of
+        self.symbols = {
+            **given.symbols,
+            **{ARGUMENT.format(name): own for name, own in given.names.items()},
+        }
         self.names, self.first = given.names, given.first
         self.values: dict[fx.Node, ast.expr] = {}
         self.layers: dict[str, int] = {}
@@ -50,7 +53,6 @@ class Reader:
             "get_attr": self.attribute,
             "call_module": self.module,
             "call_function": self.function,
-            "call_method": self.function,
             "output": self.output,
         }
         readers[node.op](node)
@@ -80,13 +82,15 @@ class Reader:
         if "." in name:
             why = "it is a parameter or buffer of a module in the model"
             self.refuse(user, f"{name}, which {what(user)} reads,", why, "make it one of the model itself")
-        tensor: Tensor = getattr(self.of.model, name)
-        made = self.record.made.get(storage_of(tensor))
-        if made is None or made.value is None or tensor.dim():
-            by = f"by {made.function}" if made and made.function else "outside of forward"
+        if CONSTANT not in node.meta:
+            made = node.meta.get(CALL, "")
+            by = f"by {made.partition('(')[0].removeprefix('torch.')}" if made else "outside of forward"
             why = f"it is made {by}, and only a tensor of one number, torch.tensor(v), is known"
             self.refuse(user, f"a tensor that {what(user)} reads", why, "make it in the constructor")
-        self.values[node] = self.constant(made.value)
+        try:
+            self.values[node] = self.constant(node.meta[CONSTANT])
+        except Unfit as error:
+            self.refuse(user, "tensor", str(error))
 
     def module(self, node: fx.Node) -> None:
         """Read the call of an activation or of a layer."""
@@ -115,25 +119,12 @@ class Reader:
 
     def function(self, node: fx.Node) -> None:
         """Read the call of a function or of a method."""
-        if node.target is getattr and node.args[1] in PLACE and set(map(what, node.users)) == {"tensor"}:
-            return  # where a constant is made
-        is_constant = set(node.kwargs) <= set(PLACE) and not node.all_input_nodes[1:]
-        if node.target is torch.tensor and is_constant:
-            self.values[node] = self.number(node)
-            return
         calls = calls_of(node)
         if calls is None or any(call.name not in TABLE for call in calls.made) or calls.result is None:
             named = () if calls is None else (call.name for call in calls.made)
             why = REDUCTION if REDUCING & {*named} else UNKNOWN
             self.refuse(node, what(node), why)
         self.operation(node, calls)
-
-    def number(self, node: fx.Node) -> ast.expr:
-        """Return the number of a tensor that forward makes of one."""
-        try:
-            return self.constant(node.args[0])
-        except Unfit as error:
-            self.refuse(node, what(node), str(error))
 
     def operation(self, node: fx.Node, calls: Calls) -> None:
         """Read a pointwise operation."""
@@ -205,7 +196,7 @@ class Reader:
             raise Unfit(f"{value!r} is no number")
         text = label_of(value)
         if text is not None:
-            return term(text, self.given.symbols)
+            return term(text, self.symbols)
         return number(plain(value))
 
     def refuse(self, node: fx.Node, shown: str, why: str, remedy: str = WHOLE) -> NoReturn:

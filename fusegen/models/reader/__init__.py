@@ -11,6 +11,7 @@ aten_table      the formula of each operator
 eager_traffic   the memory that eager moves for each operator
 formula         formulas with values in the place of names
 capture         a forward as a graph of operators
+recorded_calls  calls that it records otherwise
 call_structure  how such a graph is called, and what it holds for
 
 The graph may be that of torch.fx, of dynamo or of torch.export: its nodes carry example values in

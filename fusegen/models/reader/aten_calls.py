@@ -134,7 +134,7 @@ def _recorded(function: Callable[..., Any], given: Any, values: list[Any]) -> Ca
     finally:
         log.disabled = before
     found = _calls(made.graph, inputs)
-    numbers = {place for place, each in enumerate(inputs) if isinstance(each, int | float)}
+    numbers = {place for place, each in enumerate(inputs) if type(each) in (int, float)}
     read = {
         each.number for call in found.made for each in call.arguments.values() if isinstance(each, Place)
     }

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 Forward = Callable[..., Any]
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout)
 OTHERS = "the graph holds for other arguments, sizes, dtypes or modes"
+OTHER = "forward was traced with {0}={1!r}, and {0} is another value"
 
 
 class Unlike(ValueError):
@@ -85,6 +86,8 @@ class Structure:
 
     def value(self, tensors: Sequence[Any]) -> Any:
         """Return the value of some tensors."""
+        if self.containers == 0:  # it is the only leaf
+            return tensors[0] if isinstance(self.leaves[0], Kind) else self.leaves[0]
         left = iter(tensors)
         leaves = [next(left) if isinstance(each, Kind) else each for each in self.leaves]
         return pytree.tree_unflatten(leaves, self.spec)
@@ -92,7 +95,8 @@ class Structure:
 
 def _is(leaf: Any, of: Any) -> bool:
     if isinstance(of, Kind):
-        same = isinstance(leaf, Tensor) and leaf.dtype is of.dtype and leaf.device == of.device
+        same = isinstance(leaf, Tensor) and (of.dtype is None or leaf.dtype is of.dtype)
+        same = same and (of.device is None or leaf.device == of.device)
         return same and (of.stride is None or leaf.stride() == of.stride)
     return leaf is of or (type(leaf) is type(of) and isinstance(leaf, PLAIN) and leaf == of)
 
@@ -116,35 +120,51 @@ class Signature:
     inputs: Structure  # of the arguments by place and by name
     outputs: tuple[Structure, ...]  # of the results in each mode, in the order of the graphs
     guards: tuple[str, ...]  # conditions on the sizes of inputs, in Python
-    state: Mapping[str, Kind]  # the dtypes and devices of parameters and buffers, by name
-    # the modes that modules have to be in, by path, in the order of the graphs
-    read: tuple[Mapping[str, bool], ...]
+    # the dtypes, the devices and the layouts of parameters and buffers that decide, by name
+    state: Mapping[str, Kind]
+    casts: bool  # dtypes and devices are in the graphs, which autocast would change
+    names: tuple[str, ...]  # of the arguments that are tensors by place, where these are all; else none
 
-    def called(self, graphs: Forward, network: nn.Module, forward: Forward) -> Forward:
+    def called(self, graphs: Forward, network: nn.Module, forward: Forward | None) -> Forward:
         """Return the forward of a network, which runs the graph of its mode.
 
         Raises:
             Unlike: the graphs do not hold for a call.
         """
-        signature = inspect.signature(forward)
-        condition: Any = compile(" and ".join(f"({each})" for each in self.guards) or "True", "", "eval")
+        signature = inspect.signature(forward) if forward is not None else None
+        holds = _condition(self.guards)
         kept = [*self._kept(network)]
-        is_autocast: Any = torch._C._is_any_autocast_enabled  # under which casts of the graph are others
+        kinds = [each for each in self.inputs.leaves if isinstance(each, Kind)]
+        is_autocast: Any = torch._C._is_any_autocast_enabled
+        for each in (self.inputs, *self.outputs):
+            _ = each.spec  # a compiler cannot make it, as Python takes a lock
 
         def call(of: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            place = 0 if of.training else -1
-            given = bound(signature, of, args, kwargs)
-            tensors = None if given is None else self.inputs.tensors(given)
-            holds = all(_is(own[name], kind) for own, name, kind in kept) and self._in_mode(of, place)
-            if tensors is None or not holds or is_autocast() or not _fits(condition, tensors):
+            tensors: Sequence[Any] | None = args
+            if kwargs or len(args) != len(self.names) or not all(map(_is, args, kinds)):
+                tensors = self._tensors(signature, of, args, kwargs)
+            fits = tensors is not None and all(_is(own[name], kind) for own, name, kind in kept)
+            if tensors is None or not fits or (self.casts and is_autocast()) or not holds(tensors):
                 raise Unlike(OTHERS)
-            return self.outputs[place].value(graphs(of, *tensors))
+            return self.outputs[0 if of.training else -1].value(graphs(of, *tensors))
 
         return call
 
-    def _in_mode(self, network: nn.Module, place: int) -> bool:
-        modes = ((network.get_submodule(path), mode) for path, mode in self.read[place].items() if path)
-        return all(module.training is mode for module, mode in modes)
+    def _tensors(self, signature: Any, of: nn.Module, args: Any, kwargs: Any) -> list[Tensor] | None:
+        """Return the tensors of any call; None where the graphs hold for others.
+
+        Raises:
+            Unlike: an argument has another value than its default.
+        """
+        given = bound(signature, of, args, kwargs) if signature is not None else None
+        tensors = None if given is None else self.inputs.tensors(given)
+        if tensors is None and given is not None:
+            _, given_by_name = self.inputs.containers
+            for name, value in signature.bind(of, *args, **kwargs).arguments.items():
+                usual = signature.parameters[name].default
+                if name not in given_by_name and isinstance(usual, PLAIN) and not _is(value, usual):
+                    raise Unlike(OTHER.format(name, usual))
+        return tensors
 
     def _kept(self, network: nn.Module) -> Iterator[tuple[Mapping[str, Any], str, Kind]]:
         """Yield the parameters and buffers of a network with the kinds that its graphs hold for."""
@@ -165,6 +185,28 @@ def kinds(model: nn.Module) -> dict[str, Kind]:
         name: Kind(each.dtype, each.device, each.stride() if each.dim() > 3 else None)
         for name, each in every
     }
+
+
+def layouts(model: nn.Module) -> dict[str, Kind]:
+    """Return the layouts of a model's images and filters, by name."""
+    return {
+        name: Kind(stride=kind.stride) for name, kind in kinds(model).items() if kind.stride is not None
+    }
+
+
+def names_by_place(signature: inspect.Signature, inputs: Structure) -> tuple[str, ...]:
+    """Return the names of the arguments that are all tensors, and the first of a forward; else none."""
+    by_place, by_name = inputs.containers
+    first = [each.name for each in _of(signature)[1 : 1 + len(by_name)]]
+    is_all = not by_place and [*by_name.values()] == [*range(len(inputs.leaves))]
+    is_plain = is_all and first == [*by_name] and all(isinstance(each, Kind) for each in inputs.leaves)
+    return tuple(first) if is_plain else ()
+
+
+def of_any_dtype(inputs: Structure) -> Structure:
+    """Return the structure of the same arguments whose tensors may have any dtype and device."""
+    leaves = (Kind() if isinstance(each, Kind) else each for each in inputs.leaves)
+    return Structure(inputs.containers, tuple(leaves))
 
 
 def bound(signature: inspect.Signature, model: nn.Module, args: Any, kwargs: Any) -> Any:
@@ -195,6 +237,11 @@ def _of(signature: inspect.Signature) -> list[inspect.Parameter]:
     return [*signature.parameters.values()]
 
 
-def _fits(condition: Any, tensors: Sequence[Tensor]) -> bool:
-    names = {f"t{place}": each for place, each in enumerate(tensors)}
-    return bool(eval(condition, {**SYMPY_INTERP}, {"L": names}))  # of symbolic_shapes.py
+def _condition(guards: Sequence[str]) -> Callable[[Sequence[Tensor]], bool]:
+    """Return the function that tells whether guards hold for tensors."""
+    if not guards:
+        return lambda tensors: True
+    body = " and ".join(f"({each})" for each in guards)
+    names: dict[str, Any] = {**SYMPY_INTERP}  # of symbolic_shapes.py
+    exec(f"def holds(L): return bool({body})", names)
+    return lambda tensors: names["holds"]({f"t{place}": each for place, each in enumerate(tensors)})

@@ -1,12 +1,14 @@
 """A forward as a graph of operators, traced on tensors without memory.
 
-It takes what torch.fx cannot trace: conditions and loops on sizes, keyword arguments, structures of
-tensors. Layers of torch.nn stay calls, with their parameters, hooks and modes. Sizes are symbols, and what
-forward decides by them is a guard.
+Layers of torch.nn stay calls, with their parameters, hooks and modes. Sizes are symbols, and what forward
+decides by them is a guard.
 """
 
+import contextlib
+import functools
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +19,15 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental import _config, proxy_tensor
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils._pytree import tree_map
+
+from fusegen.models.reader.recorded_calls import called
 
 TENSOR = "tensor"  # the key of a tensor that tracing made, which is no attribute of the module
 STACK = "nn_module_stack"  # that of the modules around a node, as torch.fx and TorchDynamo have it
 NO_GRAD = "no_grad"  # the key of nodes that run without gradients
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 OFFSET = "storage_offset"  # which decides nothing
+NUMBER = re.compile(r"_\d+$")  # behind the name of a node
 COPIES = ("lift_fresh", "lift_fresh_copy", "detach_")  # of constants
 VIEWS = ("view", "expand", "unsqueeze", "select", "slice", "detach", "to")
 Forward = Callable[[Sequence[Tensor]], Sequence[Any]]
@@ -53,9 +57,29 @@ def captured(
 ) -> Capture:
     """Return the graph of a function that calls a model.
 
+    A size of one is a symbol, too, unless the function then raises: it may broadcast that dimension.
+
     Raises:
         Exception: whatever the function raises.
     """
+    ones = [{(k, dim) for dim, size in enumerate(of.shape) if size == 1} for k, of in enumerate(inputs)]
+    every = frozenset(one for each in ones for one in each)
+    behind = frozenset((place, dim) for place, dim in every if dim)
+    for fixed in dict.fromkeys((frozenset(), behind)):
+        if fixed != every:
+            with contextlib.suppress(Exception):
+                return _captured(model, inputs, forward, read, fixed)
+    return _captured(model, inputs, forward, read, every)
+
+
+def _captured(
+    model: nn.Module,
+    inputs: Sequence[Tensor],
+    forward: Forward,
+    read: dict[str, bool],
+    fixed: Container[Any],
+) -> Capture:
+    """Return the graph of a function, with some sizes fixed, by the places of tensors and dimensions."""
     shapes = ShapeEnv(duck_shape=False)
     mode = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True, static_shapes=True)
 
@@ -68,23 +92,26 @@ def captured(
     trace = proxy_tensor.make_fx(
         run, pre_dispatch=True, _allow_non_fake_inputs=True, record_stack_traces=True
     )
-    # a size of one is no case of its own, unless forward asks for it
+    # a size of one is no case of its own, unless forward asks; but it decides the layout of channels last
     settings: Any = _config
-    with torch.enable_grad(), settings.patch(backed_size_oblivious=True):
-        fakes: Any = [_fake(mode, place, each) for place, each in enumerate(inputs)]
+    is_plain = all(each.is_contiguous() for each in inputs)
+    with torch.enable_grad(), settings.patch(backed_size_oblivious=is_plain):
+        fakes: Any = [_fake(mode, place, each, fixed) for place, each in enumerate(inputs)]
         with mode:
             made = trace(*fakes)
         sources = [LocalSource(f"t{place}") for place in range(len(fakes))]
         guards = shapes.produce_guards(fakes, sources, ignore_static=False)
     _name(made, model)
     _fold(made.graph)
+    _number(made.graph)
     return Capture(made.graph, tuple(each for each in guards if OFFSET not in each))
 
 
-def _fake(mode: FakeTensorMode, place: int, tensor: Tensor) -> Tensor:
-    """Return a tensor without memory, whose sizes are symbols but for zero and one."""
+def _fake(mode: FakeTensorMode, place: int, tensor: Tensor, fixed: Container[Any]) -> Tensor:
+    """Return a tensor without memory, whose sizes are symbols but for zero and those that are fixed."""
+    kinds = [DimDynamic.STATIC if (place, k) in fixed else DimDynamic.DYNAMIC for k in range(tensor.dim())]
     context: Any = StatelessSymbolicContext(
-        dynamic_sizes=[DimDynamic.DYNAMIC] * tensor.dim(),
+        dynamic_sizes=kinds,
         dynamic_strides=[DimDynamic.INFER_STRIDE] * tensor.dim(),
         constraint_sizes=[None] * tensor.dim(),
     )
@@ -134,19 +161,17 @@ class _Layers:
             return self._inside(path, layer, lambda: forward(*args, **kwargs))
         shapes: Any = self.mode.shape_env
         before, self.is_inside = dict(self.read), True
+        target = path.replace(".", "/")
+        self.tracer.root._modules[target] = _Called()
+        self.tracer.graph.owning_module = self.tracer.root
         try:  # what a layer decides by sizes it decides again in each call
-            with proxy_tensor.disable_proxy_modes_tracing(), shapes.suppress_guards():
-                made = without_memory(self.mode, layer, args, kwargs)
+            with shapes.suppress_guards():
+                run = functools.partial(without_memory, self.mode, layer, args, kwargs)
+                return called(self.tracer, ("call_module", target), (args, kwargs), run)
         finally:  # its error may be one that the model knows
             self.is_inside = False
             self.read.clear()
             self.read.update(before)  # and in the modes of its own layers
-        target = path.replace(".", "/")
-        self.tracer.root._modules[target] = _Called()
-        self.tracer.graph.owning_module = self.tracer.root
-        given = tree_map(self.tracer.unwrap_proxy, (args, kwargs))
-        proxy = self.tracer.create_proxy("call_module", target, *given)
-        return proxy_tensor.track_tensor_tree(made, proxy, constant=None, tracer=self.tracer)
 
     def _inside(self, path: str, module: nn.Module, forward: Callable[[], Any]) -> Any:
         """Call the forward of a module, whose nodes then know what is around them."""
@@ -165,15 +190,34 @@ class _Layers:
 def _name(made: fx.GraphModule, model: nn.Module) -> None:
     """Give the nodes of a graph the names of the model's parameters, buffers and layers."""
     every = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
-    names = {id(tensor): name for name, tensor in reversed(every)}
-    for node in made.graph.nodes:
+    kept = (
+        (f"{path}.{name}".lstrip("."), value)
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, Tensor) and "/" not in name
+    )
+    names = {id(tensor): name for name, tensor in (*kept, *reversed(every))}
+    first: dict[str, fx.Node] = {}
+    for node in [*made.graph.nodes]:
         if node.op == "call_module":
             node.target = node.target.replace("/", ".")
         if node.op == "get_attr":
             tensor = getattr(made, node.target)
-            node.target = names.get(id(tensor), node.target)
             if id(tensor) not in names:
                 node.meta[TENSOR] = tensor
+                continue
+            node.target = names[id(tensor)]
+            node._rename(node.target.replace(".", "_"))
+            if first.setdefault(node.target, node) is not node:
+                node.replace_all_uses_with(first[node.target])
+                made.graph.erase_node(node)
+
+
+def _number(graph: fx.Graph) -> None:
+    """Number the nodes of each name from the first, as those that are gone have had numbers, too."""
+    names: Any = fx.graph._Namespace()
+    for node in graph.nodes:
+        node.name = names.create_name(NUMBER.sub("", node.name), node)
 
 
 def _fold(graph: fx.Graph) -> None:

@@ -1,6 +1,7 @@
 """Numbers of a model's attributes that know where they are, and attributes as Python text."""
 
 import inspect
+import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
@@ -105,7 +106,8 @@ def ranks(region: Region, numbers: Iterable[str], kinds: Collection[type]) -> di
     found = {f"len({path}.normalized_shape)": len(sizes) for path, sizes in read}
     if region.is_of_rows:
         for whole in (text.removesuffix(FIRST) for text in fixed(region) if text.endswith(FIRST)):
-            found[f"len({whole})"] = sum(text.rpartition("[")[0] == whole for text in numbers)
+            items = re.compile(re.escape(whole) + r"\[\d+\]")  # and no arithmetic on them
+            found[f"len({whole})"] = sum(items.fullmatch(text) is not None for text in numbers)
     return found
 
 

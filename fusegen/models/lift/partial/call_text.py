@@ -1,5 +1,6 @@
 """Values and calls of a graph as Python text."""
 
+import builtins
 import inspect
 import itertools
 import json
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 
 from fusegen.models.lift.constructor_numbers import operand
 from fusegen.models.lift.labels import label_of
@@ -19,8 +21,7 @@ INFIX: dict[Callable[..., Any], str] = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.pow: "**",
     operator.matmul: "@", operator.floordiv: "//", operator.mod: "%", operator.lt: "<", operator.le: "<=",
     operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!=", operator.and_: "&",
-    operator.or_: "|", operator.iadd: "+", operator.isub: "-", operator.imul: "*", operator.itruediv: "/",
-    operator.ipow: "**",
+    operator.or_: "|",
 }  # fmt: skip
 PREFIX: dict[Callable[..., Any], str] = {operator.neg: "-", operator.invert: "~", operator.pos: "+"}
 NAMESPACES = {
@@ -108,10 +109,17 @@ def function_name(target: Callable[..., Any], names: Mapping[str, Any]) -> str:
         Unfit: the file has none.
     """
     name = getattr(target, "__name__", "")
+    if isinstance(target, OpOverload):
+        return str(target).replace("aten.", "torch.ops.aten.", 1)
+    if getattr(builtins, name, None) is target:
+        return name
     for prefix, space in NAMESPACES.items():
-        known = names.get(prefix.partition(".")[0])
-        if getattr(space, name, None) is target and (known in (torch, space, torch.nn)):
-            return f"{prefix}.{name}"
+        known, own_name = (
+            names.get(prefix.partition(".")[0]),
+            name.removeprefix(f"{prefix.rpartition('.')[2]}_"),
+        )
+        if getattr(space, own_name, None) is target and (known in (torch, space, torch.nn)):
+            return f"{prefix}.{own_name}"
     own = next((key for key, value in names.items() if value is target and key.isidentifier()), None)
     modules = (key for key, value in names.items() if inspect.ismodule(value) and key.isidentifier())
     of_module = (f"{key}.{name}" for key in modules if getattr(names[key], name, None) is target)
@@ -147,7 +155,7 @@ def _defaults(target: Any) -> dict[str, Any]:
     return {key: each.default for key, each in parameters.items() if each.default is not each.empty}
 
 
-def required(default: Any, name: Any) -> list[str]:
+def required_value(default: Any, name: Any) -> list[str]:
     """Return the lines that refuse another value of an argument than its default."""
     shown = value_text(default, {})
     differs = f"{name} is not None" if default is None else f"{name} != {shown}"

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor, fx
+from torch import SymFloat, SymInt, fx
 
-from fusegen.models.lift.modes import CALL
-from fusegen.models.lift.optional import require_default
+from fusegen.models.lift.merged_modes import CALL
 from fusegen.models.lift.partial.attributes import attribute
-from fusegen.models.lift.partial.call_text import call_text, required, value_text, wrapped
+from fusegen.models.lift.partial.call_text import call_text, value_text, wrapped
+from fusegen.models.lift.partial.readable import SIZES
+from fusegen.models.lift.regions.aliases import writes
 from fusegen.models.lift.regions.biases import without_bias
 from fusegen.models.lift.regions.naming import WISHED
 from fusegen.models.lift.regions.pointwise import CONSTANT, constant_of
@@ -70,7 +71,7 @@ def _is_item(node: fx.Node, of: Context) -> bool:
     """True if a node is a call in the text, which an input, an attribute and half of a pair is not."""
     if node.op in ("placeholder", "get_attr"):
         return False
-    is_read = bool(node.users) or node.op in ("output", "call_module") or node.target is require_default
+    is_read = bool(node.users) or node.op in ("output", "call_module") or writes(node)
     return is_read and not _is_half(node)
 
 
@@ -79,7 +80,7 @@ def _folded(of: Context) -> set[fx.Node]:
     found = {part for each in of.regions.values() for part in each.region.nodes} - set(of.regions)
     gone = found | set(of.regions)
     for node in reversed(of.graph.nodes):
-        is_number = node.target is getattr and not isinstance(value_of(node), Tensor)
+        is_number = node.op == "call_function" and isinstance(value_of(node), SymInt | SymFloat)
         known = constant_of(node) is not None or is_number
         if known and node.users and set(node.users) <= gone:
             found.add(node)
@@ -155,9 +156,6 @@ class _Lines:
         for each in self.reads[node]:
             if each.op == "get_attr":
                 self.texts[each] = self._attribute(each)
-        if node.target is require_default:
-            self.lines += required(*node.args[1:])
-            return
         text = self._text(node)
         if node.op == "output":
             self.lines += wrapped(f"return {text}")
@@ -225,6 +223,8 @@ class _Lines:
         return name in self.of.functions.values() or callable(known) or inspect.ismodule(known)
 
     def _wished(self, node: fx.Node) -> str:
+        if node.target in SIZES.values():
+            return str(node.target)
         return self.of.variable(self.of.lines.get(node, 0)) or node.name
 
     def _named(self, node: fx.Node, wished: str) -> str:

@@ -1,8 +1,11 @@
 """Numbers that decide what code runs: lines that require their values, and the numbers left free."""
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
+
+from torch import Tensor, fx
 
 from fusegen.errors import FusegenError, NotAModel
 from fusegen.models.lift.comparison import free_numbers, other_settings
@@ -10,8 +13,11 @@ from fusegen.models.lift.constructor_decisions import names_in
 from fusegen.models.lift.decisions import Decided
 from fusegen.models.lift.fx_graph import line_of
 from fusegen.models.lift.load import Problem
+from fusegen.models.lift.noted_calls import DTYPE_READ
 from fusegen.models.lift.partial.attributes import fixed, ranks, truths
+from fusegen.models.lift.partial.call_text import required_value
 from fusegen.models.lift.regions.region import Region
+from fusegen.models.reader.aten_calls import value_of
 
 Numbers = Mapping[str, Any]  # the numbers of a model's attributes, by their texts
 
@@ -21,6 +27,20 @@ def required(decided: Decided) -> Iterator[str]:
     for text, (value, _) in decided.items():
         yield f"if {text} != {value!r}:"
         yield f'    raise ValueError("forward was traced with {text}={value!r}")'
+
+
+def constants(problem: Problem, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of forward that the trace holds as they are: no tensors and no numbers."""
+    arguments = [*inspect.signature(problem.model.forward).parameters.values()][1:]
+    given = {name: value for name, value in inputs.items() if not isinstance(value, Tensor)}
+    left = {each.name: each.default for each in arguments if each.name not in inputs}
+    return {**{name: value for name, value in given.items() if type(value) not in (int, float)}, **left}
+
+
+def dtypes(graph: fx.Graph) -> list[str]:
+    """Return the lines that refuse other dtypes of inputs, where forward reads them: a trace holds them."""
+    read = (node for node in graph.nodes if DTYPE_READ in node.meta)
+    return [line for node in read for line in required_value(value_of(node).dtype, f"{node.target}.dtype")]
 
 
 def in_regions(problem: Problem, numbers: Numbers, regions: Iterable[Region]) -> Decided:

@@ -1,7 +1,7 @@
 """A partial model: its regions, and the text of its file."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,24 +18,26 @@ from fusegen.models.lift.fx_graph import line_of, what
 from fusegen.models.lift.labels import labelled
 from fusegen.models.lift.lifted import name_of
 from fusegen.models.lift.load import Problem, line_span, refuse_variadic, telling
-from fusegen.models.lift.model_graphs import refuse_hooks, refuse_writes, traced
+from fusegen.models.lift.model_graphs import as_written, refuse_hooks
 from fusegen.models.lift.partial.attributes import attribute, label_numbers
-from fusegen.models.lift.partial.call_text import required_mode
+from fusegen.models.lift.partial.call_text import required_mode, required_value
 from fusegen.models.lift.partial.forward_text import CannotWrite, Context, forward_lines
-from fusegen.models.lift.partial.held import free, in_regions, required
+from fusegen.models.lift.partial.held import constants, dtypes, free, in_regions, required
 from fusegen.models.lift.partial.module import HEAD, NoForward, module_text
+from fusegen.models.lift.partial.readable import make_readable
 from fusegen.models.lift.regions.biases import split_biases, without_bias
 from fusegen.models.lift.regions.builds import Named, named
-from fusegen.models.lift.regions.examples import Failed, propagate
 from fusegen.models.lift.rule import ALONE, Rule
 from fusegen.models.lift.source_text import statement_at, variable_of
 from fusegen.models.lift.spec_text import is_edited, with_digest, without_digest
-from fusegen.models.lift.untraced import in_a_line
+from fusegen.models.reader.aten_calls import TRACING
 from fusegen.models.reader.aten_table import ROWS
 from fusegen.models.reader.row_calls import OF_ROWS
 from fusegen.models.reader.window_calls import WINDOWS
 
 WITHOUT_BIAS = "from ._runtime.producers import without_bias"
+TABLE = {**ROWS, **OF_ROWS, **WINDOWS}
+EACH = "return a value for each"
 PYTORCH = "leave the model to PyTorch"
 
 
@@ -69,18 +71,21 @@ def partial(
     Raises:
         NotAModel, NotLifted: the model cannot be traced or written, or no region is worth a kernel.
     """
+    with TRACING:
+        return _partial(problem, name, specs, Rule(least_passes, device=device, rows=TABLE))
+
+
+def _partial(problem: Problem, name: str | None, specs: Path, rule: Rule) -> Partial:
     model, numbers = _made(problem)
     inputs = _inputs(problem)
-    rows = {**ROWS, **OF_ROWS, **WINDOWS}
-    rule = Rule(least_passes, device=device, rows=rows)
     with watching(str(problem.path), problem.get_inputs.__globals__) as decided:
         found = _found(problem, model, inputs, rule)
     known = named(found.chosen, specs, f"lifted from {problem.source}", problem.get_inputs.__globals__)
     regions = in_regions(problem, numbers, [each.region for each in found.chosen])
     both = {**regions, **decided}, decided_in_constructor(problem, structure(problem))
-    text = _text(problem, found, known, both)
+    text = _text(problem, found, known, both, constants(problem, inputs))
     tensors = (
-        *(each for each in inputs if isinstance(each, Tensor)),
+        *(each for each in inputs.values() if isinstance(each, Tensor)),
         *model.parameters(),
         *model.buffers(),
     )
@@ -121,26 +126,24 @@ def numbers_of(problem: Problem) -> dict[str, Any]:
     return _made(problem)[1]
 
 
-def _inputs(problem: Problem) -> list[Any]:
-    """Return the results of get_inputs, without their memory."""
+def _inputs(problem: Problem) -> dict[str, Any]:
+    """Return the results of get_inputs, without their memory, by the names of forward's arguments."""
     with torch.device("meta"):
         found = problem.call(problem.get_inputs, "get_inputs")
-    refuse_variadic(problem, inspect.signature(problem.model.forward), "forward")
-    return list(found)
+    signature = inspect.signature(problem.model.forward)
+    refuse_variadic(problem, signature, "forward")
+    arguments = [*signature.parameters.values()][1:]
+    if len(found) > len(arguments) or any(each.default is each.empty for each in arguments[len(found) :]):
+        problem.refuse(
+            f"forward takes {len(arguments)} arguments, and get_inputs returns {len(found)}", EACH
+        )
+    return dict(zip((each.name for each in arguments), found, strict=False))
 
 
-def _found(problem: Problem, model: nn.Module, inputs: list[Any], rule: Rule) -> Found:
+def _found(problem: Problem, model: nn.Module, inputs: Mapping[str, Any], rule: Rule) -> Found:
     """Return the regions of the model."""
-    modes = traced(model, problem.source, inputs)
-    for graph in modes.graphs:
-        refuse_writes(graph)
-        try:
-            with torch.device("meta"):
-                propagate(model, graph, inputs)
-        except Failed as failed:
-            at = line_span(problem.path, line_of(problem, failed.node))
-            why = f"the model raises {in_a_line(failed.error)}"
-            raise NotAModel(at, why=why, remedy="make it run by itself first") from None
+    with torch.device("meta"):
+        modes = as_written(model, str(problem.path), inputs)
     modes = with_norms(modes, rule, [True] * len(modes.graphs))
     for graph, of_mode in zip(modes.graphs, rule.in_each_mode(modes.graphs), strict=True):
         split_biases(graph, of_mode.partition(graph).regions, of_mode.adds_bias)
@@ -160,8 +163,16 @@ def _not_worth(problem: Problem, found: Found) -> NoRegion:
     return NoRegion(span, node=problem.attribute, why=shown, remedy=PYTORCH)
 
 
-def _text(problem: Problem, found: Found, known: Named, decided: tuple[Decided, Decided]) -> str:
-    """Return the text of the file; numbers decide what forward runs, and what the constructor makes.
+def _text(
+    problem: Problem,
+    found: Found,
+    known: Named,
+    decided: tuple[
+        Decided, Decided
+    ],  # numbers that decide what forward runs, and what the constructor makes
+    held: Mapping[str, Any],  # arguments that the trace holds
+) -> str:
+    """Return the text of the file.
 
     Raises:
         NotAModel: it cannot be written.
@@ -170,6 +181,8 @@ def _text(problem: Problem, found: Found, known: Named, decided: tuple[Decided, 
     try:
         forwards = [forward_lines(context) for context in contexts]
         in_forward, in_constructor = (list(required(of)) for of in decided)
+        in_forward += [line for name, value in held.items() for line in required_value(value, name)]
+        in_forward += dtypes(found.modes.graphs[0])
         lines = [*in_forward, *_in_modes(forwards, _requirements(found))]
         text = problem.path.read_text(encoding="utf-8")
         head, imports = _head(problem, found, known), _imports(problem, found, known)
@@ -190,7 +203,8 @@ def _head(problem: Problem, found: Found, known: Named) -> str:
 
 
 def _context(problem: Problem, found: Found, known: Named, graph: fx.Graph) -> Context:
-    """Return the context of the text of one graph."""
+    """Return the context of the text of one graph, which then calls what a file calls."""
+    make_readable(graph, {node for each in found.chosen for node in each.region.nodes})
     return Context(
         graph,
         {each.region.result: each for each in found.chosen},

@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from torch import Tensor, fx
-from torch._ops import OpOverload
 
 from fusegen.models.lift.fx_graph import LAYER, NO_GRAD, name_of
 from fusegen.models.lift.regions.aliases import writes
@@ -96,8 +95,7 @@ def _is_view(node: fx.Node) -> bool:
     """Tell if a node is a permutation or a reshape of a tensor."""
     if permutation_of(node) is not None:
         return True
-    is_called = node.op in ("call_method", "call_function") and not isinstance(node.target, OpOverload)
-    if not is_called or name_of(node) not in RESHAPES:
+    if node.op not in ("call_method", "call_function") or name_of(node) not in RESHAPES:
         return False
     of = value_of(node.all_input_nodes[0])
     is_one = sum(isinstance(value_of(each), Tensor) for each in node.all_input_nodes) == 1

@@ -76,11 +76,14 @@ def dropout_of(node: fx.Node) -> tuple[Any, Any, Any] | None:
     layer = layer_of(node)
     if type(layer) is nn.Dropout and len(node.args) == 1:
         return node.args[0], layer.p, f"{node.target}.training"
-    if node.target is not F.dropout:
+    if node.target is torch.ops.aten.dropout.default:
+        x, p, mode = node.args
+    elif node.target is F.dropout:  # of Dynamo's graph
+        bound = inspect.signature(F.dropout).bind(*node.args, **node.kwargs)
+        bound.apply_defaults()
+        x, p, mode, _ = bound.args
+    else:
         return None
-    bound = inspect.signature(F.dropout).bind(*node.args, **node.kwargs)
-    bound.apply_defaults()
-    x, p, mode, _ = bound.args
     if not isinstance(mode, fx.Node):
         return x, p, mode
     return (x, p, str(mode.target)) if mode.op == "get_attr" else None

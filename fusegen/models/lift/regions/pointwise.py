@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from fusegen.models.lift.fx_graph import HOOKS, name_of
+from fusegen.models.lift.fx_graph import HOOKS, name_of, what
 from fusegen.models.lift.labels import label_of, plain
+from fusegen.models.lift.noted_calls import REFLECTED
 from fusegen.models.lift.regions.aliases import unsafe
 from fusegen.models.lift.regions.extremes import NAMES
 from fusegen.models.lift.regions.own_formulas import DTYPES, own_formula
@@ -27,7 +28,7 @@ CONSTANT = "constant"  # the key of the number that a tensor of a graph holds
 NODE, LABEL = "%", "$"  # before the name of a node, and the label of a number, in a formula
 NO_CALL = "contiguous"  # a method that runs no operator where it has nothing to do
 CONDITIONS = {"where": "condition", "masked_fill": "mask"}  # operators that read a mask, and its name
-REFLECTED: dict[Any, ast.expr] = {  # operators of Python, as written where a number is in front
+REFLECTED_SIGNS: dict[Any, ast.expr] = {  # operators of Python, as written where a number is in front
     getattr(operator, name): ast.parse(f"one {sign} other", mode="eval").body
     for name, sign in (
         *(("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/"), ("pow", "**")),
@@ -150,9 +151,11 @@ def formula_of(
         return value(next(same, given))  # with its label
 
     body = of(calls.result or Result(len(calls.made) - 1))  # of a tuple, to say why it is none
-    written = REFLECTED.get(node.target) if node.op == "call_function" else None
+    written = REFLECTED_SIGNS.get(node.target) if node.op == "call_function" else None
     if written is not None and not isinstance(node.args[0], fx.Node):
         return substituted(written, {"one": value(node.args[0]), "other": value(node.args[1])})
+    if REFLECTED in node.meta and isinstance(body, ast.BinOp):
+        return ast.BinOp(body.right, body.op, body.left)
     if len(calls.made) > 1 and composed(body):
         return ast.Call(ast.Name(composed(body)), [value(read[0])], [])
     return body
@@ -161,7 +164,7 @@ def formula_of(
 def numbers_of(node: fx.Node) -> list[Any]:
     """Return the numbers with labels among the arguments of a call, or of the layer that it calls."""
     layer = layer_of(node)
-    own = vars(layer).values() if layer is not None else ()
+    own = [*vars(layer).values()] if layer is not None else [*map(constant_of, node.all_input_nodes)]
     return [each for each in (*node.args, *node.kwargs.values(), *own) if label_of(each) is not None]
 
 
@@ -233,7 +236,7 @@ def _value(value: Any) -> ast.expr:
     if isinstance(value, fx.Node):
         constant = constant_of(value)
         if constant is None and not isinstance(value_of(value), Tensor):
-            raise Unfit(f"it reads the number {value.name}, which forward computes")
+            raise Unfit(f"it reads the number {what(value)}, which forward computes")
         return ast.Name(f"{NODE}{value.name}") if constant is None else _value(constant)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Unfit(f"{value!r} is no number")

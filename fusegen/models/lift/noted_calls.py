@@ -1,0 +1,185 @@
+"""Notes on what calls of PyTorch are given, which the operators that they run do not keep.
+
+Operators have numbers without their labels, and no argument that has its default. A number in front of a
+tensor stands behind it there. Some functions run several operators, and are one call of a graph.
+"""
+
+import contextlib
+import functools
+import operator
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx
+from torch._ops import OpOverload
+from torch.fx.experimental import proxy_tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from fusegen.models.lift.known_sizes import Sizes
+from fusegen.models.lift.labels import CARRIERS, label_of, plain
+from fusegen.models.lift.places import is_own
+from fusegen.models.lift.refused_calls import replaced
+from fusegen.models.lift.untraced import Lost
+from fusegen.models.reader.recorded_calls import called, note_sizes
+
+REFLECTED = "reflected"  # the key of operators of a tensor that the model writes behind a number
+DTYPE_READ = "dtype read"  # that of the inputs of a forward which reads dtypes
+PLACED = "placed"  # that of tensors for which the model names a device
+METHOD = "method"  # that of operators that the model calls as methods of tensors
+# functions that run several operators, or none where they have nothing to do; what a graph calls, and the
+# order of the arguments
+WHOLE: dict[Any, tuple[Callable[..., Any], int]] = {
+    F.softsign: (F.softsign, 1), F.tanhshrink: (F.tanhshrink, 1), Tensor.__rdiv__: (operator.truediv, -1),
+    Tensor.contiguous: (torch.ops.aten.contiguous.default, 1),
+}  # fmt: skip
+REFLECTING = ("__radd__", "__rmul__")  # methods whose operators have the tensor in front
+DTYPES = frozenset("dtype itemsize is_floating_point is_complex element_size type".split())
+KINDS = frozenset("dtype device is_cuda is_cpu itemsize real imag H mH".split())  # attributes, and calls:
+KIND_CALLS = frozenset(
+    "is_floating_point is_complex element_size type get_device is_contiguous stride conj resolve_conj "
+    "resolve_neg adjoint".split()
+)
+
+
+class Noting(TorchFunctionMode):
+    """Notes on the operators that a call runs what it was given, while a forward is captured.
+
+    Attributes:
+        reads_kinds: the forward reads dtypes, devices or layouts, by which it may decide.
+        reads_dtypes: it reads dtypes.
+        sizes: takes the sizes that it reads, which have labels; without it, known sizes are numbers.
+    """
+
+    def __init__(self, sizes: Sizes | None = None) -> None:
+        super().__init__()
+        self.sizes = sizes
+        mode: Any = proxy_tensor.get_proxy_mode()
+        self.tracer = mode.tracer
+        self.reads_kinds = self.reads_dtypes = False
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Run a call, and note what it was given."""
+        given, name = kwargs or {}, getattr(func, "__name__", "")
+        of: Any = getattr(func, "__self__", None)  # of a property, it
+        if is_own(sys._getframe(1).f_code.co_filename):
+            if name == "__set__":
+                raise Lost(f"it sets the attribute {of.__name__} of a tensor")
+            read = of.__name__ if name == "__get__" else name
+            self.reads_kinds |= read in (KINDS if name == "__get__" else KIND_CALLS)
+            self.reads_dtypes |= read in DTYPES
+        if func in WHOLE:
+            target, order = WHOLE[func]
+            run = functools.partial(func, *_plain(args), **_plain(given))
+            return called(self.tracer, ("call_function", target), (tuple(args[::order]), given), run)
+        last = self.tracer.graph._root.prev
+        makes = not any(isinstance(each, Tensor) for each in tree_leaves((args, given)))
+        found = func(*args, **given) if makes else func(*_plain(args), **_plain(given))
+        if name == "size" or (name == "__get__" and of.__name__ == "shape"):
+            found = self._sized(found, args[0], tuple(args[1:]) or tuple(given.values()))
+        numbers = [*_numbers((args, given))]
+        is_labelled = any(label_of(each) is not None for each in numbers)
+        for node in _behind(last, self.tracer.graph):
+            if is_labelled:
+                _label(node, numbers)
+            if given.get("device") is not None:
+                node.meta[PLACED] = True
+            if getattr(func, "__qualname__", "").startswith(("Tensor.", "TensorBase.")):
+                node.meta[METHOD] = True
+        return found
+
+    def _sized(self, found: Any, tensor: Tensor, dims: tuple[int, ...]) -> Any:
+        """Return the sizes of a tensor, or one, as what knows from which it is read."""
+        node = note_sizes(self.tracer, tensor)
+        if node is None or self.sizes is None:
+            return found
+        if dims:
+            return self.sizes.labelled(found, node, plain(dims[0]))
+        return torch.Size([self.sizes.labelled(each, node, dim) for dim, each in enumerate(found)])
+
+
+@contextlib.contextmanager
+def reflecting() -> Iterator[None]:
+    """Note which operators have a number in front in the model, while a forward is captured."""
+    thread = threading.get_ident()
+    with contextlib.ExitStack() as stack:
+        for name in REFLECTING:
+            stack.enter_context(replaced(Tensor, name, _reflecting(getattr(Tensor, name), thread)))
+        yield
+
+
+def _reflecting(method: Callable[[Any, Any], Any], thread: int) -> Callable[[Any, Any], Any]:
+    def compute(self: Any, other: Any) -> Any:
+        found = method(self, other)
+        if threading.get_ident() == thread and (mode := proxy_tensor.get_proxy_mode()) is not None:
+            tracer: Any = mode.tracer
+            tracer.graph._root.prev.meta[REFLECTED] = True
+        return found
+
+    return compute
+
+
+def _behind(last: fx.Node, graph: fx.Graph) -> Iterator[fx.Node]:
+    """Yield the operators behind a node of a graph."""
+    node = last.next
+    while node is not graph._root:
+        if isinstance(node.target, OpOverload):
+            yield node
+        node = node.next
+
+
+def _plain(value: Any) -> Any:
+    """Return arguments without labels, on which PyTorch would compute texts."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list) or type(value) in (tuple, CARRIERS[tuple]):
+        return (list if isinstance(value, list) else tuple)(map(_plain, value))
+    return plain(value) if label_of(value) is not None else value
+
+
+def _numbers(value: Any) -> Iterator[Any]:
+    """Yield the numbers and words in arguments, in order."""
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        yield value
+    elif isinstance(value, dict | tuple | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(each)
+
+
+def _label(node: fx.Node, given: list[Any]) -> None:
+    """Give the numbers of an operator the labels of those that its call was given.
+
+    Where an operator has the same numbers in the same order, these are they. Else a number is one of its
+    value, and one that no number is may be a default.
+    """
+    own, left = [*_numbers((node.args, node.kwargs))], iter(given)
+    is_same = len(own) == len(given) and all(map(operator.eq, map(plain, own), map(plain, given)))
+    labelled = [each for each in given if label_of(each) is not None]
+
+    def labelled_like(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            return value
+        return next(left) if is_same else next((one for one in labelled if plain(one) == value), value)
+
+    node.args = fx.node.map_aggregate(node.args, labelled_like)
+    node.kwargs = fx.node.map_aggregate(node.kwargs, labelled_like)
+    _give_defaults(node, [each for each in labelled if each not in own])
+
+
+def _give_defaults(node: fx.Node, labelled: list[Any]) -> None:
+    """Give an operator the labelled numbers that are its defaults, which it was not given."""
+    assert isinstance(node.target, OpOverload)
+    for argument in node.target._schema.arguments[len(node.args) :]:
+        usual = argument.default_value if argument.has_default_value() else None
+        if argument.name in node.kwargs or isinstance(usual, bool):
+            continue
+        found = next((each for each in labelled if plain(each) == usual), None)
+        if found is not None:
+            node.kwargs = {**node.kwargs, argument.name: found}
+            labelled.remove(found)

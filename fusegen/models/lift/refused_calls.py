@@ -1,0 +1,106 @@
+"""Calls that no graph keeps, and what a forward draws or decides while it is captured."""
+
+import contextlib
+import math
+import random
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import SymBool, SymFloat, SymInt
+from torch.amp import autocast
+from torch.autograd import Function
+
+from fusegen.models.lift.places import is_own
+from fusegen.models.lift.untraced import CONDITION, COUNTS, Lost
+
+REFUSED = (  # methods, and why a forward that calls one is not captured
+    (torch, "manual_seed", "it seeds random numbers, which its graph does not keep"),
+    (autocast, "__enter__", "it enters autocast, which its graph does not keep"),
+    (
+        Function.__mro__[1],  # which Function.apply calls; a bound one may be older than the replacement
+        "apply",
+        "it calls a torch.autograd.Function, whose backward its graph does not keep",
+    ),
+)
+DECIDING: tuple[tuple[type, str, str], ...] = (  # methods by which code reads the value of a size
+    (SymBool, "__bool__", CONDITION),
+    *((kind, name, COUNTS) for kind in (SymInt, SymFloat) for name in ("__bool__", "__int__", "__float__")),
+    (SymInt, "__index__", COUNTS),
+)
+OF_SIZES = {name.removeprefix("_sym_"): getattr(torch, name) for name in dir(torch) if "_sym_" in name}
+
+
+def random_states() -> dict[str, object]:
+    """Return the states of the generators of random numbers that a forward would draw from."""
+    numpy = sys.modules.get("numpy")
+    states: dict[str, object] = {
+        "torch": torch.get_rng_state().numpy().tobytes(),
+        "Python's module random": random.getstate(),
+    }
+    return states if numpy is None else {**states, "numpy": repr(numpy.random.get_state())}
+
+
+@contextlib.contextmanager
+def refusing() -> Iterator[None]:
+    """Refuse calls that no graph keeps while a forward is captured; math takes sizes."""
+    with contextlib.ExitStack() as stack:
+        for owner, name, why in REFUSED:
+            stack.enter_context(replaced(owner, name, _refusing(why)))
+        for name, function in OF_SIZES.items():
+            if hasattr(math, name):
+                stack.enter_context(replaced(math, name, _of_sizes(getattr(math, name), function)))
+        yield
+
+
+@contextlib.contextmanager
+def refusing_decisions() -> Iterator[None]:
+    """Refuse to decide by sizes in the user's code; what PyTorch decides it decides in each call."""
+    with contextlib.ExitStack() as stack:
+        for kind, name, why in DECIDING:
+            if hasattr(kind, name):
+                stack.enter_context(replaced(kind, name, _deciding(getattr(kind, name), why)))
+        yield
+
+
+def _refusing(why: str) -> Callable[..., Any]:
+    """Return a function that cannot be called while a forward is captured."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise Lost(why)
+
+    return refuse
+
+
+def _deciding(method: Callable[[Any], Any], why: str) -> Callable[[Any], Any]:
+    def decide(self: Any) -> Any:
+        if is_own(sys._getframe(1).f_code.co_filename):
+            raise Lost(why)
+        return method(self)
+
+    return decide
+
+
+def _of_sizes(usual: Callable[..., Any], of_sizes: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of math that keeps sizes as symbols."""
+
+    def compute(*given: Any) -> Any:
+        is_size = any(isinstance(each, SymInt | SymFloat) for each in given)
+        return (of_sizes if is_size else usual)(*given)
+
+    compute.__name__, compute.__module__ = usual.__name__, "math"
+    return compute
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, name: str, function: Any) -> Iterator[None]:
+    """Has another function or property in the place of one."""
+    before = {key: value for key, value in vars(owner).items() if key == name}
+    setattr(owner, name, function)
+    try:
+        yield
+    finally:
+        delattr(owner, name)
+        for value in before.values():
+            setattr(owner, name, value)
