@@ -1,4 +1,4 @@
-"""Convolutions of standalone files: where they run without their bias, on a GPU that is emulated."""
+"""Standalone files: convolutions without their bias, on an emulated GPU, and lines that are broken."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_layers_that_are_watched_are_called(
     hooked, replaced = LAYERS[words](3, 5, 3), LAYERS[words](3, 5, 3)
     handle = hooked.register_forward_hook(lambda _, __, y: seen.append(y))
     monkeypatch.setattr(replaced, "forward", lambda t: 3 * t)
-    for layer in (hooked, replaced, Doubled(3, 5, 3)):
+    for layer in (hooked, replaced, Doubled(3, 5, 3), nn.Identity()):  # the last one has no bias
         y, bias = without_bias(layer, x)
         assert torch.equal(y, layer(x))
         assert torch.equal(bias.signbit(), torch.tensor(True))

@@ -68,13 +68,13 @@ HELPERS = {  # functions that those of a module, or of its file, call
     return changed or any((*hooks, nn.modules.module._has_any_global_hook()))''',
     "without_bias": '''def without_bias(layer, x):
     """Return a convolution without its bias, and the bias, which the kernel adds on CUDA."""
-    if not x.is_cuda or layer.bias is None or is_watched(layer):
+    if not x.is_cuda or is_watched(layer) or layer.bias is None:
         return (y := layer(x)), y.new_full((), -0.0)
     bias = layer.bias.view(-1, *[1] * len(layer.kernel_size))
     return layer._conv_forward(x, layer.weight, None), bias''',
     "without_bias transposed": '''def without_bias(layer, x):
     """Return a convolution without its bias, and the bias, which the kernel adds on CUDA."""
-    if not x.is_cuda or layer.bias is None or is_watched(layer):
+    if not x.is_cuda or is_watched(layer) or layer.bias is None:
         return (y := layer(x)), y.new_full((), -0.0)
     function = getattr(nn.functional, f"conv_transpose{len(layer.kernel_size)}d")
     options = layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation
