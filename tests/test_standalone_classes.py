@@ -102,6 +102,7 @@ def test_a_mean_of_weights_that_are_picked_is_of_all_rows() -> None:
     torch.testing.assert_close(function(x, weight, target, "mean", -7).double(), exact, rtol=1e-6, atol=0)
     assert function(x, weight, torch.full((3, 2), -7), "mean", -7).isnan()
     assert function(x, weight * 0, target, "sum", -7) == 0
+    assert function(x[:0], weight, target[:0], "mean").isnan()
     with pytest.raises(ValueError, match="every is not a valid value for reduction"):
         function(x, weight, target.clamp(min=0), "every")
 

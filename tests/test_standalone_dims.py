@@ -13,10 +13,13 @@ import pytest
 import torch
 from emulated import FLAGS
 from kernels import GENERATED
+from parsed import spec_file
 from rows_emulated import on_cpu
 from standalone_files import Draw, assert_near, drawing, executed, file_of, nvcc, results, strings, wide
 from test_kernelbench_specs import RUN
 from torch import Tensor, nn
+
+from fusegen.project import build, standalone
 
 NORM = 1e-5  # the eps of a norm
 DIMS: dict[str, tuple[int, Callable[[Draw, int], list[Any]]]] = {  # the most lines, and the arguments
@@ -28,6 +31,12 @@ DIMS: dict[str, tuple[int, Callable[[Draw, int], list[Any]]]] = {  # the most li
     "kernelbench/columns_mean": (415, lambda draw, n: [draw(40, n, 1)]),
     "kernelbench/linear_gelu_softmax": (820, lambda draw, n: [draw(5, n)]),
 }
+WIDE = """\
+inputs: {x: {shape: [4, 6, 10], fill: randn}, scale: {shape: [6, 1], fill: randn}}
+over: [1]
+row_dtype: float32
+formula: logsumexp(x * scale)
+"""
 TESTED = [torch.float32, torch.bfloat16]
 NAMES = [str(dtype)[6:] for dtype in TESTED]
 
@@ -62,6 +71,19 @@ def test_a_file_can_be_read(name: str) -> None:
 @pytest.mark.parametrize("name", DIMS)
 def test_rows_along_other_dimensions(name: str) -> None:
     assert_right(name, (1, 7, 40, 300))
+
+
+def test_values_in_float32_along_another_dimension(tmp_path: Path) -> None:
+    """A long line of such a file was broken into one that Python refused."""
+    module = build.module(build.compiled_either(spec_file(tmp_path, "wide_rows", WIDE)))
+    space: dict[str, Any] = {}
+    exec(compile(standalone.text(module, "stable", NAMES), "<string>", "exec"), space)
+    for dtype in TESTED:
+        given = [(draw := drawing(dtype))(5, 3, 2).permute(2, 1, 0), draw(3, 1)]
+        own, exact = results(space["wide_rows"], given), results(space["wide_rows"], wide(given))
+        assert [t.dtype for t in own] == [torch.float32, dtype, dtype]
+        assert_near(own[:2], exact[:2])
+        assert_near(own[2:], exact[2:], 100)
 
 
 @pytest.mark.full  # test_standalone_rows.py has one of these

@@ -29,8 +29,8 @@ from fusegen.runtime import thin as runtime
 from fusegen.runtime import thin_operator
 
 LINES = {  # of a file, for all dtypes and for float32
-    "conv_relu_hardswish": (870, 850),
-    "kernelbench/conv2d_divide_leaky_relu": (890, 870),
+    "conv_relu_hardswish": (880, 855),
+    "kernelbench/conv2d_divide_leaky_relu": (900, 875),
     "kernelbench/conv2d_two_differences_mish": (1320, 1070),
 }
 CHAIN = """\
@@ -175,6 +175,15 @@ def test_second_derivatives_and_special_values(on_gpu: None) -> None:
         )
 
 
+def test_a_gradient_under_autocast_is_that_of_the_call(on_gpu: None) -> None:
+    model, x = executed(CHAIN)["ModelNew"](), torch.randn(2, 3, 9, 12)
+    expected = torch.autograd.grad(model(x).sum(), [*model.parameters()])
+    y = model(x).sum()
+    with torch.autocast("cpu", torch.bfloat16):
+        own = torch.autograd.grad(y, [*model.parameters()])
+    assert all(map(torch.equal, own, expected))
+
+
 def test_a_call_where_no_tile_fits_takes_steps(on_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
     space = executed(CHAIN)
     monkeypatch.setattr(space["LIBRARY"], "convolved", lambda _: -1)
@@ -192,8 +201,12 @@ def test_layers_that_are_not_one_kernel(on_gpu: None, monkeypatch: pytest.Monkey
     assert convolved(conv, x.to(memory_format=torch.channels_last), *given) is None
     assert convolved(conv, x.double(), *given) is None
     assert convolved(conv, x, conv.bias.view(-1, 1, 1), *given[1:]) is None
-    for options in ({"dilation": 2}, {"stride": 3}, {"padding": "same"}, {"padding_mode": "circular"}):
-        assert convolved(nn.Conv2d(3, 5, 3, **options), x, *given) is None
+    assert convolved(conv, x, *given[:2], torch.nan) is None
+    for size, words in (("stride", (3, 0)), ("padding", ("same", -1)), ("padding_mode", ("circular",))):
+        for word in words:  # of which PyTorch refuses some
+            options: dict[str, Any] = {size: word}
+            assert convolved(nn.Conv2d(3, 5, 3, **options), x, *given) is None
+    assert convolved(nn.Conv2d(3, 5, 3, dilation=2), x, *given) is None
     assert convolved(nn.Conv2d(3, 5, 9, padding=4), x, *given) is None
     handle = conv.register_forward_hook(lambda *_: None)
     assert convolved(conv, x, *given) is None

@@ -23,7 +23,8 @@ OWN = frozenset(  # names of a file, which a module's functions and tensors must
 )
 HEADERS = {'"cuda/channels.cuh"': '"cuda/math.cuh"', '"cpu/channels.h"': '"cpu/math.h"'}
 GIVEN_UP = (
-    "Given up: blocks that share a channel, order of sums, in place, out=, autocast, vmap, forward mode."
+    "Given up: blocks that share a channel, the order of sums, in place, out=, autocast, vmap, "
+    "forward mode."
 )
 
 

@@ -15,6 +15,7 @@ from fusegen.codegen.standalone.reading import Module
 WIDTH = 120  # of a line
 GIVEN_UP = "Given up: "
 MADE = re.compile(r"^(# Spec \w+\. Remake it with: python -m fusegen build) ", re.MULTILINE)
+HEAD = re.compile(r"\A(?:# .*\n)+#\n(?:# .*\n)+")  # until the formulas end
 FLAGS = runpy.run_path(str(runtime_text.SOURCE / "flags.py"))  # which depends on nothing
 CPU_FLAGS, CUDA_FLAGS = FLAGS["CPU_FLAGS"], FLAGS["CUDA_FLAGS"]
 CPP = re.compile(r'(r""".*?""")', re.DOTALL)
@@ -54,8 +55,12 @@ def library(
 def head(module: Module, laid: dict[str, str], dtypes: list[str]) -> dict[str, Any]:
     """Return the first lines, the name of the library, and how it is built."""
     made = r"\1 --standalone . " + (f"--dtype {dtypes[0]} " if len(dtypes) == 1 else "")
-    lines = MADE.sub(made, module.text, count=1).splitlines()[:5]
-    head = [part for line in lines for part in (wrap(line, WIDTH, subsequent_indent="#     ") or [line])]
+    [lines] = HEAD.findall(MADE.sub(made, module.text, count=1))
+    head = [
+        part
+        for line in lines.splitlines()
+        for part in (wrap(line, WIDTH, subsequent_indent="#     ") or [line])
+    ]
     digest = hashlib.sha256(repr((laid, CPU_FLAGS, CUDA_FLAGS)).encode()).hexdigest()[:8]
     return {
         "head": head,

@@ -56,23 +56,29 @@ HELPERS = {  # functions that those of a module, or of its file, call
         return values
     count = {"sum": 1, "batchmean": values.shape[:1].numel()}.get(reduction)
     if count is None:
-        picked = index.reshape(*divided([x])[0], 1).long()
-        weights = weight.detach().expand(x.shape).reshape(*picked.shape[:-1], -1)
+        rows, row = divided([x])
+        picked = index.reshape(*rows, 1).long()
+        weights = weight.detach().expand(x.shape).reshape(*rows, row.numel())
         count = weights.gather(-1, picked.clamp(min=0)).masked_fill(picked < 0, 0).sum(dtype=torch.float64)
     return (values.sum(dtype=torch.float64) / count).to(values.dtype)''',
+    "is_watched": '''def is_watched(layer):
+    """Return True if a convolution has hooks, or runs something else than PyTorch's forward."""
+    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
+    changed = "forward" in layer.__dict__ or type(layer).forward.__module__ != "torch.nn.modules.conv"
+    return changed or any((*hooks, nn.modules.module._has_any_global_hook()))''',
     "without_bias": '''def without_bias(layer, x):
     """Return a convolution without its bias, and the bias, which the kernel adds on CUDA."""
-    if not x.is_cuda or layer.bias is None:
-        return layer(x), x.new_full((), -0.0)
-    y = layer._conv_forward(x, layer.weight, None)
-    return y, layer.bias.view(-1, *[1] * (y.dim() - 2))''',
+    if not x.is_cuda or is_watched(layer) or layer.bias is None:
+        return (y := layer(x)), y.new_full((), -0.0)
+    bias = layer.bias.view(-1, *[1] * len(layer.kernel_size))
+    return layer._conv_forward(x, layer.weight, None), bias''',
     "without_bias transposed": '''def without_bias(layer, x):
     """Return a convolution without its bias, and the bias, which the kernel adds on CUDA."""
-    if not x.is_cuda or layer.bias is None:
-        return layer(x), x.new_full((), -0.0)
-    function = getattr(nn.functional, f"conv_transpose{x.dim() - 2}d")
+    if not x.is_cuda or is_watched(layer) or layer.bias is None:
+        return (y := layer(x)), y.new_full((), -0.0)
+    function = getattr(nn.functional, f"conv_transpose{len(layer.kernel_size)}d")
     options = layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation
-    return function(x, layer.weight, None, *options), layer.bias.view(-1, *[1] * (x.dim() - 2))''',
+    return function(x, layer.weight, None, *options), layer.bias.view(-1, *[1] * len(layer.kernel_size))''',
 }
 
 
@@ -80,8 +86,6 @@ def called(functions: str) -> list[str]:
     """Return the functions that those of a module call."""
     bias = "without_bias transposed" if "nn.ConvTranspose" in functions else "without_bias"
     reduced = "reduced divisor" if "reduced(divisor)" in functions else "reduced"
-    return [
-        HELPERS[name]
-        for name in ("along", "as_numbers", "draw", "indexed", reduced, bias)
-        if f"{name.split()[0]}(" in functions
-    ]
+    own = "along", "as_numbers", "draw", "indexed", reduced, bias
+    names = [name for name in own if f"{name.split()[0]}(" in functions]
+    return [HELPERS[name] for name in (*["is_watched"] * (bias in names), *names)]

@@ -176,9 +176,17 @@ def wrapped(line: str) -> Iterator[str]:
         yield line
         return
     yield line[:opened]
-    for part in filled(parts(line[opened:closed], "([{", ")]}"), WIDTH - 4 - len(margin)):
+    for part in _inside(line[opened:closed], WIDTH - 4 - len(margin)):
         yield f"{margin}    {part}"
     yield f"{margin}{line[closed:]}"
+
+
+def _inside(text: str, most: int) -> list[str]:
+    """Return the lines of what parentheses hold; a comma behind a lone expression would make it a tuple."""
+    own = parts(text, "([{", ")]}")
+    if len(own) == 1 and not text.rstrip().endswith(","):
+        return own
+    return [line for line in filled(own, most) if line]
 
 
 def _parentheses(line: str) -> tuple[int, int]:

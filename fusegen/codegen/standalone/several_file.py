@@ -120,7 +120,7 @@ def _shared(several: Sequence[list[Statement]]) -> dict[str, int]:
     alike = {
         name
         for name, found in texts.items()
-        if len(found) > 1 and len({s.text for s in found.values()}) == 1
+        if len(found) > 1 and len({s.text.rstrip() for s in found.values()}) == 1
     }
     while True:
         own = texts.keys() - alike
