@@ -123,7 +123,7 @@ def test_a_file_of_a_thin_convolution_can_be_read(name: str) -> None:
         lines = whole.splitlines()
         assert len(lines) <= most
         assert max(map(len, lines)) <= 120
-        assert "# Given up: products of warp groups, convolutions in torch.compile, " in whole
+        assert "# Given up: Hopper's wgmma, convolutions in torch.compile, " in whole
         assert "mma.sync.aligned.m16n8k8" in whole
         assert not HARNESS.search(whole)
 

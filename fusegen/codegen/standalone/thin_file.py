@@ -17,7 +17,7 @@ CALLED = re.compile(
     r" +out = KERNELS\.convolved\((?:[^()]|\([^()]*\))*\)\n +if out is not None:.*\n +return out\n"
 )
 FORMULA = re.compile(r"Formula<(\w+)>")
-GIVEN_UP = "products of warp groups, convolutions in torch.compile"
+GIVEN_UP = "Hopper's wgmma, convolutions in torch.compile"
 WORTH = {  # what one kernel takes, and where it is faster: fusegen/runtime/thin.py and thin_operator.py
     "most_channels": 16,
     "most_kernel": 7,
