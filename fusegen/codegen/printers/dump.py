@@ -14,8 +14,8 @@ TYPES = {Word.SINGLE: "", Word.DOUBLE: f": {Word.DOUBLE.value}"}  # of a let, af
 
 
 def spec(value: Spec) -> str:
-    """Return a spec, one field a line, as the parser understood it."""
-    shown = [(each.name, getattr(value, each.name)) for each in fields(value)]
+    """Return a spec, one field a line, as the parser understood it, without where it is written."""
+    shown = [(each.name, getattr(value, each.name)) for each in fields(value) if each.name != "places"]
     shown = [(name, part) for name, part in shown if (name, part) != ("reduction", "none")]
     own = [f"{name}: {_plain(part)}" for name, part in shown if part and not isinstance(part, Span | Spec)]
     return "\n".join([*own, *(f"{front.name}: {notation(front)}" for front in value.kernels[:-1])])

@@ -70,7 +70,7 @@ OWN = frozenset(  # names of a file, which a module's functions and tensors must
 )
 REGISTERED = re.compile(r"^\w*KERNELS = (\w+)\(", re.MULTILINE)
 LEFT_OUT = re.compile(r"struct (?:Bit|FromBit) |_mask\(|_backward_masked\(")  # kernels of bitmasks
-GIVEN_UP = "Given up: in place, out=, autocast, vmap, forward mode, prefetches, launch shapes of chips but Hopper."
+GIVEN_UP = "Given up: in place, out=, autocast, vmap, forward mode, prefetches, launches of other chips."
 DRAWN_ONCE = "masks drawn again"
 
 
