@@ -15,7 +15,7 @@ from fusegen.models.lift.fx_graph import name_of, own
 from fusegen.models.lift.known_sizes import Sizes
 from fusegen.models.lift.merged_modes import alike, merge
 from fusegen.models.lift.modes import MODES, Mode, Modes, NoGraph, Trace, Traced, traced_in_mode
-from fusegen.models.lift.noted_calls import DIM_READ, DTYPE_READ, Noting, reflecting
+from fusegen.models.lift.noted_calls import DIM_READ, DTYPE_READ, Noting, noting_autocast, reflecting
 from fusegen.models.lift.refused_calls import refusing, refusing_decisions
 from fusegen.models.reader.aten_calls import calls_of
 from fusegen.models.reader.aten_table import IDENTITIES
@@ -61,7 +61,7 @@ def captured_in_each_mode(model: nn.Module, args: Sequence[Any], named: Mapping[
         def run(given: Sequence[Tensor]) -> list[Any]:
             nonlocal reads_kinds
             args, kwargs = inputs.value(given)
-            with Noting() as noting:
+            with Noting() as noting, noting_autocast(noting):
                 outputs[enter], results = structure_of(forward(model, *args, **kwargs))
             reads_kinds |= noting.reads_kinds
             return results

@@ -135,6 +135,19 @@ class Noting(TorchFunctionMode):
 
 
 @contextlib.contextmanager
+def noting_autocast(noting: Noting) -> Iterator[None]:
+    """Note that a forward asks for autocast, under which it may run other operations."""
+    usual = torch.is_autocast_enabled
+
+    def ask(*given: Any) -> bool:
+        noting.reads_kinds |= is_own(sys._getframe(1).f_code.co_filename)
+        return usual(*given)
+
+    with replaced(torch, "is_autocast_enabled", ask):
+        yield
+
+
+@contextlib.contextmanager
 def reflecting() -> Iterator[None]:
     """Note which operators have a number in front in the model, while a forward is captured."""
     thread = threading.get_ident()
