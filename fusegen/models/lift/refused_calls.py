@@ -81,17 +81,17 @@ def _refusing(owner: Any, name: str, why: str) -> Any:
     """Return a method that cannot be called in the thread that captures a forward."""
     usual: Any = inspect.getattr_static(owner, name)
     thread = threading.get_ident()
-    bind: Any = usual.__get__ if isinstance(usual, ClassMethodDescriptorType) else None
+    is_of_class = isinstance(usual, ClassMethodDescriptorType)
 
     def refuse(*given: Any, **named: Any) -> Any:
-        is_refused = SOME.get(name, lambda *_: True)
-        if threading.get_ident() == thread and is_refused(sys._getframe(1).f_code.co_filename, given):
+        file = sys._getframe(1).f_code.co_filename
+        if threading.get_ident() == thread and (name not in SOME or SOME[name](file, given)):
             raise Lost(why)
-        if bind is not None:
-            return bind(None, given[0])(*given[1:], **named)
+        if is_of_class:
+            return usual.__get__(None, given[0])(*given[1:], **named)
         return usual(*given, **named)
 
-    return classmethod(refuse) if bind is not None else refuse
+    return classmethod(refuse) if is_of_class else refuse
 
 
 def _deciding(method: Callable[[Any], Any], why: str) -> Callable[[Any], Any]:
