@@ -310,6 +310,9 @@ HOLDS: dict[str, tuple[Callable[..., Any], Callable[[Any], Any], bool]] = {  # i
     "another layout, which it asks for": (
         lambda m, x: (torch.relu(x) * 2).contiguous().view(-1), lambda x: x.t().contiguous().t(), False,
     ),
+    "another number of dimensions": (
+        lambda m, x: torch.relu(x) * (2 if len(x.shape) == 2 else 3), lambda x: x[None], False,
+    ),
     "another number": (lambda m, x, k=2.0: torch.relu(x) * k, lambda x: (x, 3.0), False),
     "one row": (lambda m, x: torch.relu(m.layer(x)) * 2, lambda x: x[:1], True),
 }  # fmt: skip
@@ -326,6 +329,18 @@ def test_what_the_graph_does_not_decide_by_may_be_another(case: str) -> None:
     args = given if isinstance(given, tuple) else (given,)
     warned = told(lambda: torch.testing.assert_close(own(*args), model(*args)))
     assert (warned == []) == HOLDS[case][2]
+
+
+def test_a_forward_that_asks_for_autocast_runs_itself_there() -> None:
+    def forward(m: Any, x: Tensor) -> Any:
+        return torch.relu(x) * (3 if torch.is_autocast_enabled("cpu") else 2)
+
+    own, x = network(Holder(forward), (torch.randn(4, 4),)), torch.randn(4, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert told(lambda: torch.testing.assert_close(own(x), torch.relu(x) * 3)) == [
+            RUNS_ITSELF.format("Holder")
+        ]
+    torch.testing.assert_close(own(x), torch.relu(x) * 2)
 
 
 def test_a_size_of_one_that_broadcasts_stays_one() -> None:

@@ -35,6 +35,7 @@ class Model(nn.Module):
         self.lin, self.bn, self.second = nn.Linear(8, 8), nn.BatchNorm1d(8), nn.BatchNorm1d(8)
         self.second.running_mean = self.bn.running_mean
         self.register_buffer("mean", torch.linspace(0, 1, 8))
+        self.table = {"calls": 1}
 
     def forward(self, x: Tensor) -> Any:
         """The function's result."""
@@ -139,6 +140,12 @@ def by_place(model: Any, x: Tensor) -> Any:
     return before.tanh() * out
 
 
+@torch.jit.script
+def scripted(x: Tensor) -> Tensor:
+    """A function that TorchScript compiles, whose second call it would optimize."""
+    return torch.sigmoid(x) * x
+
+
 def written_elsewhere(function: Callable[[Tensor, Tensor], Tensor]) -> Forward:
     """A forward that writes to a tensor of which a function made a view before."""
 
@@ -158,6 +165,7 @@ SAME: dict[str, Forward] = {
         *(named_without_gradients, is_list, is_tensor, written_after),
     )
 }
+SAME["TorchScript"] = lambda model, x: scripted(model.lin(x)) * 2
 SAME["conj"] = written_elsewhere(lambda out, x: out.conj())  # which of a real tensor is it
 SAME["sum_to_size"] = written_elsewhere(lambda out, x: out.sum_to_size(4, 8))
 
@@ -235,6 +243,39 @@ def listed(model: Any, x: Tensor) -> Any:
     return torch.tanh(x) * len(model.steps)
 
 
+def tabled(model: Any, x: Tensor) -> Any:
+    model.table["calls"] += 1
+    return torch.tanh(x) * model.table["calls"]
+
+
+def asked_for_gradients(model: Any, x: Tensor) -> Any:
+    return torch.tanh(x) * (2 if torch.is_grad_enabled() else 3)
+
+
+def asked_for_a_gradient(model: Any, x: Tensor) -> Any:
+    return torch.tanh(x) * (2 if x.requires_grad else 3)
+
+
+def hooked(model: Any, x: Tensor) -> Any:
+    out = model.lin(x)
+    out.register_hook(lambda gradient: gradient * 3)
+    return torch.tanh(out) * 2
+
+
+def in_inference(model: Any, x: Tensor) -> Any:
+    with torch.inference_mode():
+        scale = torch.tanh(x) * 2
+    return scale.clone() * x
+
+
+def caught(model: Any, x: Tensor) -> Any:
+    try:
+        scale = 2 if x.sum() > 0 else 3
+    except Exception:
+        scale = 4
+    return torch.tanh(x) * scale
+
+
 def state(model: Any, x: Tensor) -> Any:
     model.state = model.state + 1
     return torch.tanh(x) * model.state
@@ -273,6 +314,12 @@ REFUSED: dict[str, tuple[Forward, str]] = {
     "tensor": (state, "forward sets the attribute state to a tensor, which its graph does not"),
     "in place": (state_in_place, "forward changes the attribute state, which its graph does not"),
     "data": (data, "it sets the attribute data of a tensor"),
+    "table": (tabled, "forward changes the attribute table, which its graph does not"),
+    "is_grad_enabled": (asked_for_gradients, "it asks if gradients are recorded, which its graph does not"),
+    "requires_grad": (asked_for_a_gradient, "it reads requires_grad of a tensor, which its graph does not"),
+    "hook": (hooked, "it registers a hook of a tensor, which its graph does not keep"),
+    "inference mode": (in_inference, "it enters inference mode, which its graph does not keep"),
+    "caught": (caught, "forward cannot be traced, as a condition in it depends on its inputs"),
     "counter": (counted, "forward changes the attribute calls, which its graph does not"),
 }
 
@@ -345,3 +392,51 @@ def test_another_thread_draws_its_own_numbers_while_a_forward_is_traced() -> Non
     found = captured_in_each_mode(Model(forward), (X,), {})
     assert [type(each) for each in drawn] == [Tensor]
     assert [node.target for node in found.graphs[0].nodes].count(TORCH.ops.aten.rand.default) == 1
+
+
+def test_a_module_of_torchscript_is_captured() -> None:
+    class Scripted(Model):
+        def __init__(self) -> None:
+            super().__init__(lambda model, x: torch.tanh(model.script(x)) * x)
+            self.script = torch.jit.script(nn.Sequential(nn.Linear(8, 8), nn.ReLU()))
+
+    model = Scripted()
+    assert_same(network(model), model)
+
+
+class Doubled(torch.autograd.Function):
+    """A product whose gradient is another."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        """Return it."""
+        return x * 2
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> Tensor:
+        """Return five times the gradient."""
+        return gradients[0] * 5
+
+
+def test_another_thread_may_call_what_is_refused_while_a_forward_is_traced() -> None:
+    found: list[Any] = []
+
+    def train() -> None:
+        torch.manual_seed(torch.initial_seed())
+        with torch.autocast("cpu"), torch.inference_mode():
+            found.append(torch.is_grad_enabled())
+        x = torch.ones(2, requires_grad=True)
+        doubled: Any = Doubled
+        doubled.apply(x).sum().backward()
+        found.append(x.grad)
+
+    def forward(model: Any, x: Tensor) -> Any:
+        if not found:
+            other = threading.Thread(target=train)
+            other.start()
+            other.join()
+        return x * 2
+
+    captured_in_each_mode(Model(forward), (X,), {})
+    assert found[0] is False
+    assert found[1].tolist() == [5, 5]

@@ -170,6 +170,16 @@ REFUSED = {
         "FILE:12:9: softmax has no place in a spec: the language has no such operation\n"
         f"    return torch.softmax(x, -1)\n    ^{KEEP}",
     ),
+    "a dtype that decides": (
+        problem("", "return torch.relu(x) * torch.finfo(x.dtype).eps"),
+        "FILE:10:5: dtype of x has no place in a spec: a spec holds for any dtype and any number of dimensions\n"
+        "    def forward(self, x):\n    ^\n  hint: lift with --partial",
+    ),
+    "a number of dimensions that decides": (
+        problem("", "return torch.relu(x) * 2 if x.dim() == 2 else x"),
+        "FILE:10:5: dim of x has no place in a spec: a spec holds for any dtype and any number of dimensions\n"
+        "    def forward(self, x):\n    ^\n  hint: lift with --partial",
+    ),
     "a reduction by the name of a binary function": (
         problem("", "return torch.max(x, dim=1)[0]"),
         "FILE:11:9: max has no place in a spec: along a dimension it is a reduction\n"

@@ -49,6 +49,16 @@ def specs(found: Partial) -> dict[str, str]:
 
 NORM = "n|self.a = nn.Linear(n, n); self.norm = nn.LayerNorm(n); self.b = nn.Linear(n, n)"
 PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
+    "a number of dimensions": (
+        problem(NORM, "y = torch.tanh(self.a(x)) * 2; return y.sum(x.dim() - 1) if y.ndim == 2 else y", arguments="8"),
+        [
+            "if x.dim() != 2:",
+            '    raise ValueError("forward was traced with x.dim()=2")',
+            "y = tanh_mul(self.a(x))",
+            "return y.sum(dim=1)",
+        ],
+        {"tanh_mul": "formula: tanh(x) * 2"},
+    ),
     "other operations in training": (
         problem(NORM, "x = self.a(x); y = torch.rand(x.shape[0], 1) * x if self.training else x; return torch.relu(y * 2)", arguments="8"),
         [
@@ -282,6 +292,13 @@ REFUSED = {
         problem("", "y = x * 2; return y + 1 if x.sum() > 0 else x"),
         "FILE:12:9: this is no model to lift: forward cannot be traced, as a condition in it depends on its inputs\n"
         "    return y + 1 if x.sum() > 0 else x\n"
+        "    ^\n"
+        "  hint: forward is traced without values; torch.compile(model, backend=\"fusegen\") runs what depends on them",
+    ),
+    "the device of a tensor": (
+        problem("", "y = torch.relu(x) * 2; return y + 1 if x.is_cuda else y"),
+        "FILE:12:9: this is no model to lift: forward cannot be traced, as it reads is_cuda of a tensor, which its graph does not keep\n"
+        "    return y + 1 if x.is_cuda else y\n"
         "    ^\n"
         "  hint: forward is traced without values; torch.compile(model, backend=\"fusegen\") runs what depends on them",
     ),

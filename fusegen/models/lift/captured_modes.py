@@ -15,7 +15,7 @@ from fusegen.models.lift.fx_graph import name_of, own
 from fusegen.models.lift.known_sizes import Sizes
 from fusegen.models.lift.merged_modes import alike, merge
 from fusegen.models.lift.modes import MODES, Mode, Modes, NoGraph, Trace, Traced, traced_in_mode
-from fusegen.models.lift.noted_calls import DTYPE_READ, Noting, reflecting
+from fusegen.models.lift.noted_calls import DIM_READ, DTYPE_READ, Noting, noting_autocast, reflecting
 from fusegen.models.lift.refused_calls import refusing, refusing_decisions
 from fusegen.models.reader.aten_calls import calls_of
 from fusegen.models.reader.aten_table import IDENTITIES
@@ -61,7 +61,7 @@ def captured_in_each_mode(model: nn.Module, args: Sequence[Any], named: Mapping[
         def run(given: Sequence[Tensor]) -> list[Any]:
             nonlocal reads_kinds
             args, kwargs = inputs.value(given)
-            with Noting() as noting:
+            with Noting() as noting, noting_autocast(noting):
                 outputs[enter], results = structure_of(forward(model, *args, **kwargs))
             reads_kinds |= noting.reads_kinds
             return results
@@ -132,15 +132,15 @@ def written(
     tensors = [name for name, value in values.items() if isinstance(value, Tensor)]
     numbers = {name: carried(label.format(name), value, {}) for name, value in values.items()}
     result: Structure | None = None
-    sizes, reads_dtypes = Sizes(), False
+    sizes, read_of_inputs = Sizes(), dict[str, bool]()
 
     def run(given: Sequence[Tensor]) -> list[Any]:
-        nonlocal result, reads_dtypes
+        nonlocal result
         sizes.read.clear()
         arguments = {**numbers, **dict(zip(tensors, given, strict=True))}
         with Noting(sizes) as noting, refusing_decisions():
             result, results = structure_of(type(model).forward(model, *arguments.values()))
-        reads_dtypes = noting.reads_dtypes
+        read_of_inputs.update({DTYPE_READ: noting.reads_dtypes, DIM_READ: noting.reads_dims})
         return results
 
     graph = graph_of(model, [values[name] for name in tensors], run, read).graph
@@ -148,8 +148,8 @@ def written(
     assert result is not None
     _check(graph, result, model)
     _name_inputs(graph, tensors)
-    for node in graph.find_nodes(op="placeholder") if reads_dtypes else ():
-        node.meta[DTYPE_READ] = True
+    for node in graph.find_nodes(op="placeholder"):
+        node.meta.update({key: True for key, is_read in read_of_inputs.items() if is_read})
     [output] = graph.find_nodes(op="output")
     output.args = (result.value(output.args[0]),)
     return graph

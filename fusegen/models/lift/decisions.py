@@ -79,7 +79,7 @@ def _is_of_math(value: Any) -> bool:
 
 
 class _Math:
-    """The module math, whose functions note their arguments; torch.fx replaces them while it traces."""
+    """The module math, whose functions note their arguments."""
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(math, name)

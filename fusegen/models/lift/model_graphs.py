@@ -13,7 +13,7 @@ from fusegen.models.lift.modes import Modes, NoGraph, traced_in_mode
 from fusegen.models.lift.places import span_of, span_of_error
 from fusegen.models.lift.regions.aliases import unsafe, writes
 from fusegen.models.lift.regions.examples import Failed, check_replaced, raised, stop_gradients
-from fusegen.models.lift.untraced import in_a_line, in_words
+from fusegen.models.lift.untraced import Lost, in_a_line, in_words
 
 COMPILE = (
     'forward is traced without values; torch.compile(model, backend="fusegen") runs what depends on them'
@@ -82,7 +82,7 @@ def _refusing(
         yield
     except NoGraph as error:
         raise NotAModel(Span(name), why=str(error), remedy=COMPILE) from None
-    except Exception as error:
+    except (Exception, Lost) as error:
         usual = None if in_words(error) else raised(model, args, kwargs)  # without symbols for sizes
         what_failed, remedy = (TRACED, COMPILE) if usual is None else (RUNS, remedy)
         raise _failed(usual or error, span_of_error(usual or error), name, what_failed, remedy) from None
@@ -123,7 +123,7 @@ def refuse_hooks(model: nn.Module, name: str) -> None:
             raise NotAModel(Span(name), why=why, remedy="remove them, and register them on the result")
 
 
-def _failed(error: Exception, span: Span, name: str, what_failed: str, remedy: str) -> NotAModel:
+def _failed(error: BaseException, span: Span, name: str, what_failed: str, remedy: str) -> NotAModel:
     """Return an exception of the user's code as a sentence."""
     why = f"{what_failed}, as {in_words(error) or f'it raises {in_a_line(error)}'}"
     return NotAModel(span if span.line else Span(name), why=why, remedy=remedy)

@@ -124,7 +124,10 @@ def _state(value: Any) -> object:
     """Return a value that differs where a forward changed an attribute; None where that is not known."""
     if isinstance(value, Tensor):
         return id(value), 0 if value.is_inference() else value._version
-    if isinstance(value, list | dict | set):
+    if isinstance(value, list | dict):
+        items = value.values() if isinstance(value, dict) else value
+        return [id(each) if isinstance(each, list | dict) else _state(each) for each in items]
+    if isinstance(value, set):
         return len(value)
     return repr(value) if isinstance(value, bool | int | float | str) else None
 
@@ -169,7 +172,8 @@ def _unchanged(model: nn.Module) -> Iterator[Mapping[int, Mapping[str, object]]]
     """Keep what forward sets on the modules from staying there; has their states, by their ids."""
     modules = [*model.modules()]
     places = [vars(module) for module in modules]
-    places += [own[name] for own in places for name in ("_parameters", "_buffers", "_modules")]
+    parts = [own[name] for own in places for name in ("_parameters", "_buffers", "_modules")]
+    places += [each for each in parts if isinstance(each, dict)]  # those of TorchScript are not
     before = [dict(place) for place in places]
     states = {id(each): {name: _state(value) for name, value in vars(each).items()} for each in modules}
     try:

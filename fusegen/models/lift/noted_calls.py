@@ -24,11 +24,12 @@ from fusegen.models.lift.known_sizes import Sizes
 from fusegen.models.lift.labels import CARRIERS, label_of, plain
 from fusegen.models.lift.places import is_own
 from fusegen.models.lift.refused_calls import replaced
-from fusegen.models.lift.untraced import Lost
+from fusegen.models.lift.untraced import BY_VALUES, CONDITION, Lost
 from fusegen.models.reader.recorded_calls import called, note_sizes
 
 REFLECTED = "reflected"  # the key of operators of a tensor that the model writes behind a number
 DTYPE_READ = "dtype read"  # that of the inputs of a forward which reads dtypes
+DIM_READ = "dim read"  # and of one that reads how many dimensions tensors have
 PLACED = "placed"  # that of tensors for which the model names a device
 METHOD = "method"  # that of operators that the model calls as methods of tensors
 # functions that run several operators, or none where they have nothing to do; what a graph calls, and the
@@ -39,11 +40,16 @@ WHOLE: dict[Any, tuple[Callable[..., Any], int]] = {
 }  # fmt: skip
 REFLECTING = ("__radd__", "__rmul__")  # methods whose operators have the tensor in front
 DTYPES = frozenset("dtype itemsize is_floating_point is_complex element_size type".split())
+DIMS = frozenset("dim ndim ndimension".split())
 KINDS = frozenset("dtype device is_cuda is_cpu itemsize real imag H mH".split())  # attributes, and calls:
 KIND_CALLS = frozenset(
     "is_floating_point is_complex element_size type get_device is_contiguous stride conj resolve_conj "
     "resolve_neg adjoint".split()
 )
+NOT_KEPT = frozenset(  # attributes and calls of autograd, by which no graph decides
+    "requires_grad is_leaf grad grad_fn retains_grad retain_grad".split()
+)
+PLACES = frozenset("is_cuda is_cpu is_meta get_device is_contiguous".split())  # that no file knows
 
 
 class Noting(TorchFunctionMode):
@@ -52,6 +58,7 @@ class Noting(TorchFunctionMode):
     Attributes:
         reads_kinds: the forward reads dtypes, devices or layouts, by which it may decide.
         reads_dtypes: it reads dtypes.
+        reads_dims: it reads how many dimensions tensors have.
         sizes: takes the sizes that it reads, which have labels; without it, known sizes are numbers.
     """
 
@@ -60,7 +67,7 @@ class Noting(TorchFunctionMode):
         self.sizes = sizes
         mode: Any = proxy_tensor.get_proxy_mode()
         self.tracer = mode.tracer
-        self.reads_kinds = self.reads_dtypes = False
+        self.reads_kinds = self.reads_dtypes = self.reads_dims = False
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
@@ -71,16 +78,14 @@ class Noting(TorchFunctionMode):
         if is_own(sys._getframe(1).f_code.co_filename):
             if name == "__set__":
                 raise Lost(f"it sets the attribute {of.__name__} of a tensor")
-            read = of.__name__ if name == "__get__" else name
-            self.reads_kinds |= read in (KINDS if name == "__get__" else KIND_CALLS)
-            self.reads_dtypes |= read in DTYPES
+            self._note_read(of.__name__ if name == "__get__" else name, is_call=name != "__get__")
         if func in WHOLE:
             target, order = WHOLE[func]
             run = functools.partial(func, *_plain(args), **_plain(given))
             return called(self.tracer, ("call_function", target), (tuple(args[::order]), given), run)
         last = self.tracer.graph._root.prev
         makes = not any(isinstance(each, Tensor) for each in tree_leaves((args, given)))
-        found = func(*args, **given) if makes else func(*_plain(args), **_plain(given))
+        found = self._run(func, args, given) if makes else self._run(func, _plain(args), _plain(given))
         if name == "size" or (name == "__get__" and of.__name__ == "shape"):
             found = self._sized(found, args[0], tuple(args[1:]) or tuple(given.values()))
         numbers = [*_numbers((args, given))]
@@ -94,6 +99,31 @@ class Noting(TorchFunctionMode):
                 node.meta[METHOD] = True
         return found
 
+    def _run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Return the result of a call.
+
+        Raises:
+            Lost: the forward reads a value, which none of its tensors has.
+        """
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            if type(error).__name__ in BY_VALUES and is_own(sys._getframe(2).f_code.co_filename):
+                raise Lost(CONDITION) from error
+            raise
+
+    def _note_read(self, name: str, *, is_call: bool) -> None:
+        """Note an attribute or a method of a tensor that the forward reads.
+
+        Raises:
+            Lost: no graph keeps it.
+        """
+        if name in NOT_KEPT or (name in PLACES and self.sizes is not None):
+            raise Lost(f"it reads {name} of a tensor, which its graph does not keep")
+        self.reads_kinds |= name in (KIND_CALLS if is_call else KINDS)
+        self.reads_dtypes |= name in DTYPES
+        self.reads_dims |= name in DIMS
+
     def _sized(self, found: Any, tensor: Tensor, dims: tuple[int, ...]) -> Any:
         """Return the sizes of a tensor, or one, as what knows from which it is read."""
         node = note_sizes(self.tracer, tensor)
@@ -102,6 +132,19 @@ class Noting(TorchFunctionMode):
         if dims:
             return self.sizes.labelled(found, node, plain(dims[0]))
         return torch.Size([self.sizes.labelled(each, node, dim) for dim, each in enumerate(found)])
+
+
+@contextlib.contextmanager
+def noting_autocast(noting: Noting) -> Iterator[None]:
+    """Note that a forward asks for autocast, under which it may run other operations."""
+    usual = torch.is_autocast_enabled
+
+    def ask(*given: Any) -> bool:
+        noting.reads_kinds |= is_own(sys._getframe(1).f_code.co_filename)
+        return usual(*given)
+
+    with replaced(torch, "is_autocast_enabled", ask):
+        yield
 
 
 @contextlib.contextmanager

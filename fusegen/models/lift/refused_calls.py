@@ -1,14 +1,17 @@
 """Calls that no graph keeps, and what a forward draws or decides while it is captured."""
 
 import contextlib
+import inspect
 import math
 import random
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from types import ClassMethodDescriptorType
 from typing import Any
 
 import torch
-from torch import SymBool, SymFloat, SymInt
+from torch import SymBool, SymFloat, SymInt, Tensor
 from torch.amp import autocast
 from torch.autograd import Function
 
@@ -23,7 +26,17 @@ REFUSED = (  # methods, and why a forward that calls one is not captured
         "apply",
         "it calls a torch.autograd.Function, whose backward its graph does not keep",
     ),
+    (torch.inference_mode, "__enter__", "it enters inference mode, which its graph does not keep"),
+    (torch, "is_grad_enabled", "it asks if gradients are recorded, which its graph does not keep"),
+    (Tensor, "register_hook", "it registers a hook of a tensor, which its graph does not keep"),
 )
+# of some the calls that are refused, by the file of the caller and the arguments: PyTorch asks, too, and
+# leaves inference mode by entering it
+SOME: dict[str, Callable[[str, tuple[Any, ...]], bool]] = {
+    "is_grad_enabled": lambda file, given: is_own(file),
+    "register_hook": lambda file, given: is_own(file),
+    "__enter__": lambda file, given: getattr(given[0], "mode", True),
+}
 DECIDING: tuple[tuple[type, str, str], ...] = (  # methods by which code reads the value of a size
     (SymBool, "__bool__", CONDITION),
     *((kind, name, COUNTS) for kind in (SymInt, SymFloat) for name in ("__bool__", "__int__", "__float__")),
@@ -47,7 +60,7 @@ def refusing() -> Iterator[None]:
     """Refuse calls that no graph keeps while a forward is captured; math takes sizes."""
     with contextlib.ExitStack() as stack:
         for owner, name, why in REFUSED:
-            stack.enter_context(replaced(owner, name, _refusing(why)))
+            stack.enter_context(replaced(owner, name, _refusing(owner, name, why)))
         for name, function in OF_SIZES.items():
             if hasattr(math, name):
                 stack.enter_context(replaced(math, name, _of_sizes(getattr(math, name), function)))
@@ -64,13 +77,21 @@ def refusing_decisions() -> Iterator[None]:
         yield
 
 
-def _refusing(why: str) -> Callable[..., Any]:
-    """Return a function that cannot be called while a forward is captured."""
+def _refusing(owner: Any, name: str, why: str) -> Any:
+    """Return a method that cannot be called in the thread that captures a forward."""
+    usual: Any = inspect.getattr_static(owner, name)
+    thread = threading.get_ident()
+    is_of_class = isinstance(usual, ClassMethodDescriptorType)
 
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise Lost(why)
+    def refuse(*given: Any, **named: Any) -> Any:
+        file = sys._getframe(1).f_code.co_filename
+        if threading.get_ident() == thread and (name not in SOME or SOME[name](file, given)):
+            raise Lost(why)
+        if is_of_class:
+            return usual.__get__(None, given[0])(*given[1:], **named)
+        return usual(*given, **named)
 
-    return refuse
+    return classmethod(refuse) if is_of_class else refuse
 
 
 def _deciding(method: Callable[[Any], Any], why: str) -> Callable[[Any], Any]:

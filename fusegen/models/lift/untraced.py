@@ -5,8 +5,11 @@ COUNTS = "it counts by a size or a value of its inputs"
 BY_VALUES = ("GuardOnDataDependentSymNode", "DataDependentOutputException")  # of tensors without any
 
 
-class Lost(Exception):
-    """A clause that says what of a forward its graph does not keep."""
+class Lost(BaseException):
+    """A clause that says what of a forward its graph does not keep.
+
+    A forward that catches exceptions does not catch it, as it would then take another branch.
+    """
 
 
 def in_words(error: BaseException) -> str:

@@ -58,6 +58,7 @@ class Kind:
     device: torch.device | None = None
     # of the images or filters of a parameter, which decide the layout of results
     stride: tuple[int, ...] | None = None
+    dims: int | None = None  # how many dimensions an argument has
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class Structure:
 def _is(leaf: Any, of: Any) -> bool:
     if isinstance(of, Kind):
         same = isinstance(leaf, Tensor) and (of.dtype is None or leaf.dtype is of.dtype)
+        same = same and (of.dims is None or leaf.dim() == of.dims)
         same = same and (of.device is None or leaf.device == of.device)
         return same and (of.stride is None or leaf.stride() == of.stride)
     return leaf is of or (type(leaf) is type(of) and isinstance(leaf, PLAIN) and leaf == of)
@@ -110,7 +112,7 @@ def structure_of(value: Any) -> tuple[Structure, list[Any]]:
 
 
 def _kind(leaf: Any) -> Kind:
-    return Kind(leaf.dtype, leaf.device) if isinstance(leaf, Tensor) else Kind()
+    return Kind(leaf.dtype, leaf.device, dims=leaf.dim()) if isinstance(leaf, Tensor) else Kind()
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,7 @@ def names_by_place(signature: inspect.Signature, inputs: Structure) -> tuple[str
 
 def of_any_dtype(inputs: Structure) -> Structure:
     """Return the structure of the same arguments whose tensors may have any dtype and device."""
-    leaves = (Kind() if isinstance(each, Kind) else each for each in inputs.leaves)
+    leaves = (Kind(dims=each.dims) if isinstance(each, Kind) else each for each in inputs.leaves)
     return Structure(inputs.containers, tuple(leaves))
 
 

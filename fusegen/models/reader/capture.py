@@ -94,10 +94,11 @@ def _captured(
     )
     # a size of one is no case of its own, unless forward asks; but it decides the layout of channels last
     settings: Any = _config
+    script: Any = torch.jit
     is_plain = all(each.is_contiguous() for each in inputs)
     with torch.enable_grad(), settings.patch(backed_size_oblivious=is_plain):
         fakes: Any = [_fake(mode, place, each, fixed) for place, each in enumerate(inputs)]
-        with mode:
+        with mode, script.optimized_execution(should_optimize=False):  # that detaches
             made = trace(*fakes)
         sources = [LocalSource(f"t{place}") for place in range(len(fakes))]
         guards = shapes.produce_guards(fakes, sources, ignore_static=False)

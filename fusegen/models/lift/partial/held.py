@@ -13,7 +13,7 @@ from fusegen.models.lift.constructor_decisions import names_in
 from fusegen.models.lift.decisions import Decided
 from fusegen.models.lift.fx_graph import line_of
 from fusegen.models.lift.load import Problem
-from fusegen.models.lift.noted_calls import DTYPE_READ
+from fusegen.models.lift.noted_calls import DIM_READ, DTYPE_READ
 from fusegen.models.lift.partial.attributes import fixed, ranks, truths
 from fusegen.models.lift.partial.call_text import required_value
 from fusegen.models.lift.regions.region import Region
@@ -37,10 +37,13 @@ def constants(problem: Problem, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: value for name, value in given.items() if type(value) not in (int, float)}, **left}
 
 
-def dtypes(graph: fx.Graph) -> list[str]:
-    """Return the lines that refuse other dtypes of inputs, where forward reads them: a trace holds them."""
-    read = (node for node in graph.nodes if DTYPE_READ in node.meta)
-    return [line for node in read for line in required_value(value_of(node).dtype, f"{node.target}.dtype")]
+def kinds_of_inputs(graph: fx.Graph) -> Iterator[str]:
+    """Yield the lines that refuse inputs of other dtypes or dimensions, where forward reads these."""
+    for node in graph.find_nodes(op="placeholder"):
+        if DTYPE_READ in node.meta:
+            yield from required_value(value_of(node).dtype, f"{node.target}.dtype")
+        if DIM_READ in node.meta:
+            yield from required_value(value_of(node).dim(), f"{node.target}.dim()")
 
 
 def in_regions(problem: Problem, numbers: Numbers, regions: Iterable[Region]) -> Decided:

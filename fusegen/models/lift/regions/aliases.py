@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 from torch._ops import OpOverload
 
-from fusegen.models.lift.fx_graph import IN_PLACE, NO_GRAD, REPLACED, inplace_at, name_of, writes_in_place
+from fusegen.models.lift.fx_graph import NO_GRAD, REPLACED, name_of, writes_in_place
 from fusegen.models.reader.aten_calls import layer_of
 from fusegen.models.reader.aten_table import ROWS
 
@@ -113,16 +113,8 @@ def follow_writes(graph: fx.Graph) -> None:
 def _make_new(node: fx.Node) -> None:
     """Give a call that writes in place the form that makes a new tensor, if the table has both."""
     name, node.meta[REPLACED] = name_of(node).removesuffix("_"), True
-    if node.target in IN_PLACE and name.removeprefix("i") in ROWS:
-        node.target = getattr(operator, name.removeprefix("i"))
-    elif name in ROWS and isinstance(node.target, OpOverload):
+    if name in ROWS and isinstance(node.target, OpOverload):
         node.target = getattr(getattr(torch.ops.aten, name), node.target._overloadname, node.target)
-    elif name in ROWS and node.op == "call_method":
-        node.target = name
-    elif name in ROWS and node.op == "call_function":
-        node.kwargs = {key: value for key, value in node.kwargs.items() if key != "inplace"}
-        node.args = node.args[: inplace_at(node.target)]
-        node.target = getattr(torch, name, None) or getattr(F, name)
 
 
 def is_view(node: fx.Node) -> bool:

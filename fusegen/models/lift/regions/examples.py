@@ -15,8 +15,6 @@ from fusegen.models.lift.fx_graph import NO_GRAD, REPLACED
 from fusegen.models.reader.aten_calls import value_of
 from fusegen.models.reader.capture import without_memory
 
-ITEMS = (operator.getitem,)
-
 
 class Failed(Exception):
     """A node of a graph whose operation raises."""

@@ -56,7 +56,7 @@ def close_extremes(graph: fx.Graph, inside: Iterable[fx.Node]) -> None:
 def _values_in(graph: fx.Graph) -> Iterator[tuple[fx.Node, fx.Node, str]]:
     """Yield what takes the values of a call, the call, and its name."""
     for pair in graph.nodes:
-        calls = calls_of(pair) if pair.op in ("call_function", "call_method") else None
+        calls = calls_of(pair) if pair.op == "call_function" else None
         if calls is None or calls.name not in EXTREMES:
             continue
         for unread in [each for each in pair.users if not each.users]:  # of `values, _ = x.max(1)`
@@ -64,6 +64,6 @@ def _values_in(graph: fx.Graph) -> Iterator[tuple[fx.Node, fx.Node, str]]:
         if len(pair.users) != 1:
             continue
         [values] = pair.users
-        is_taken = (values.target, values.args[1:]) in ((operator.getitem, (0,)), (getattr, ("values",)))
+        is_taken = values.target is operator.getitem and values.args[1:] == (0,)
         if is_taken and isinstance(calls.made[0].arguments.get("dim"), int):
             yield values, pair, calls.name

@@ -1,12 +1,10 @@
 """Calls whose formulas are in no table: those whose kernels read a layer, or a mode, when they run."""
 
 import ast
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from fusegen.models.lift.labels import plain
@@ -76,14 +74,9 @@ def dropout_of(node: fx.Node) -> tuple[Any, Any, Any] | None:
     layer = layer_of(node)
     if type(layer) is nn.Dropout and len(node.args) == 1:
         return node.args[0], layer.p, f"{node.target}.training"
-    if node.target is torch.ops.aten.dropout.default:
-        x, p, mode = node.args
-    elif node.target is F.dropout:  # of Dynamo's graph
-        bound = inspect.signature(F.dropout).bind(*node.args, **node.kwargs)
-        bound.apply_defaults()
-        x, p, mode, _ = bound.args
-    else:
+    if node.target is not torch.ops.aten.dropout.default:
         return None
+    x, p, mode = node.args
     if not isinstance(mode, fx.Node):
         return x, p, mode
     return (x, p, str(mode.target)) if mode.op == "get_attr" else None
