@@ -29,6 +29,7 @@ TRACES = 4  # in each of which a forward that draws random numbers does so; othe
 RANDOM = frozenset("rand randn randint randperm normal bernoulli multinomial poisson uniform".split())
 STORED = "forward sets the attribute {} to a tensor, which its graph does not"
 CHANGED = "forward changes the attribute {}, which its graph does not"
+HELD = ("_buffers", "_parameters")  # whose tensors a graph reads, and writes
 FROZEN = "forward makes random numbers by {}, which the graph would hold as they are now"
 
 
@@ -116,7 +117,7 @@ def _refuse_changed(model: nn.Module, before: Mapping[int, Mapping[str, object]]
     """
     for path, module in model.named_modules():
         for name, state in before[id(module)].items():
-            if state is not None and _state(vars(module).get(name)) != state:
+            if name not in HELD and state is not None and _state(vars(module).get(name)) != state:
                 raise NoGraph(CHANGED.format(f"{path}.{name}".lstrip(".")))
 
 
