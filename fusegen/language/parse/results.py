@@ -90,24 +90,17 @@ def results_are_plain(spec: Spec) -> Iterator[FusegenError]:
     if not spec.results:
         return
     is_split = any(each.split is not None for each in spec.inputs)
-    refused: list[tuple[str, str, str]] = [  # where it is written, what it is, what to do
-        (
-            "numerics",
-            "numerics: eager" * (spec.numerics == "eager"),
-            "leave it out; results are rounded once",
-        ),
-        ("reference", "a reference" * bool(spec.reference), "leave it out"),
-        ("formula", "a pooling" * any(poolings(spec)), "pool in another spec"),
-        (
-            "reduction",
-            f"reduction: {spec.reduction}" * (spec.reduction != "none"),
-            "return the values of rows",
-        ),
-        ("inputs", "split" * is_split, "declare two inputs"),
-        ("over", str(spec.over) if spec.over and spec.over.of_channel else "", "return the norm alone"),
+    is_of_channel = bool(spec.over and spec.over.of_channel)
+    cases: list[tuple[str, bool, str, str]] = [  # the key, whether it is refused, what it is, what to do
+        ("numerics", spec.numerics == "eager", "numerics: eager", "leave it out; results are rounded once"),
+        ("reference", bool(spec.reference), "a reference", "leave it out"),
+        ("formula", any(poolings(spec)), "a pooling", "pool in another spec"),
+        ("reduction", spec.reduction != "none", f"reduction: {spec.reduction}", "return values of rows"),
+        ("inputs", is_split, "split", "declare two inputs"),
+        ("over", is_of_channel, str(spec.over), "return the norm alone"),
     ]
-    for key, what, remedy in refused:
-        if what:
+    for key, is_refused, what, remedy in cases:
+        if is_refused:
             yield NotWithResults(spec.at(key), what=what, remedy=remedy)
     if len(spec.results) + len(spec.tensors) >= MAX_INPUTS:
         remedy = "the gradient reads a tensor for each; compute them by several modules"

@@ -37,7 +37,8 @@ struct LargestAndSum : SUM {
   }
 };
 
-// They are joined in a way of their own, though the second one is a sum.
+// Such phases are joined in a way of their own, though the second one is a sum: `SHARED_OUT` finds this overload by its
+// argument, which is of this namespace.
 template <class LARGEST, class SUM, auto VALUE>
 constexpr bool adds(const LargestAndSum<LARGEST, SUM, VALUE>*) {
   return false;
