@@ -37,6 +37,10 @@ class RowBalls(Steps):
         super().__init__(program, params, LENGTH)
         self.slopes: Slopes = passing
         self.inputs = len(program.inputs)
+        self.varying = set(range(self.inputs))  # the slots that gradients pass
+        for slot, (_, args) in enumerate(self.steps, self.given):
+            if self.varying.intersection(args):
+                self.varying.add(slot)
 
     def columns(self, tensors: Sequence[Tensor], incoming: Sequence[Tensor]) -> list[list[arb]]:
         """Return values and gradients of rows in balls of the current precision."""
@@ -89,7 +93,7 @@ class RowBalls(Steps):
         y, given = slots[slot], [slots[arg] for arg in args]
         g = _whole(passed[slot], len(y)) if isinstance(y, list) else passed[slot]
         for k, arg in enumerate(args):
-            function = self.slopes(op, k)
+            function = self.slopes(op, k) if arg in self.varying else None
             if function is None:
                 continue
             whole = op in FOLDS or op in SCANS
@@ -113,7 +117,7 @@ def _each(function: Callable[..., Any], args: Sequence[Column]) -> Column:
 def _value(op: Any, args: list[Column]) -> Column:
     if isinstance(op, Fraction):
         return arb(fmpq(op.numerator, op.denominator))
-    return FOLDED[op](args[0]) if op in FOLDED else _each(_function(op), args)
+    return FOLDED[op](args[0]) if op in FOLDED else _each(VALUES.get(op) or _by_series(op), args)
 
 
 def _shared(g: arb, column: list[arb], y: arb) -> list[arb]:
@@ -133,11 +137,25 @@ def _of_first(g: arb, column: list[arb], y: arb) -> list[arb]:
     return [g if k == place else ZERO for k in range(len(column))] if known else shares
 
 
-@cache
-def _function(op: str) -> Callable[..., Any]:
-    if op in VALUES:
-        return VALUES[op]
+def _factors(x: Any, c: Any) -> int:
+    """Return how many factors a power is, where it is a short product of a number of known sign; else 0."""
+    is_plain = x.is_finite() and (x > 0 or x < 0) and c.is_exact() and c.is_integer() and 0 < c < 9
+    return int(c.unique_fmpz()) if is_plain else 0
 
+
+def _power(x: arb, c: arb) -> Any:
+    return math.prod([x] * count) if (count := _factors(x, c)) else _by_series("pow")(x, c)
+
+
+def _power_slope(g: arb, x: arb, c: arb, y: arb) -> Any:
+    """Return what a power passes to its base."""
+    if count := _factors(x, c):
+        return math.prod([x] * (count - 1), start=g * count)
+    return _passed_by_series("pow", 0)(g, x, c, y)
+
+
+@cache
+def _by_series(op: str) -> Callable[..., Any]:
     def value(*args: Any) -> Any:
         found = ROWS[op](*map(_series, args))
         return found[0] if isinstance(found, arb_series) else found
@@ -152,9 +170,13 @@ def _series(arg: Any, slope: int = 0) -> Any:
 @cache
 def passing(op: str, k: int) -> Callable[..., Any] | None:
     """Return what an operation passes to an argument, of its gradient, its arguments and its value."""
-    if op in PASSED:
-        return PASSED[op][k] if k < len(PASSED[op]) else None
+    if op in PASSED and k < len(PASSED[op]):
+        return PASSED[op][k]
+    return None if op in PASSED else _passed_by_series(op, k)
 
+
+@cache
+def _passed_by_series(op: str, k: int) -> Callable[..., Any]:
     def passed(g: arb, *args: Any) -> arb:
         if g.is_zero():
             return ZERO
@@ -181,6 +203,7 @@ VALUES: dict[str, Callable[..., Any]] = {
     "div": operator.truediv,
     "neg": operator.neg,
     "exp": arb.exp,
+    "pow": _power,
     "detach": operator.pos,
     "where": lambda c, a, b: NAN if c is None else a if c else b,
 }
@@ -200,6 +223,7 @@ PASSED: dict[str, Sequence[Callable[..., Any] | None]] = {
     "neg": (lambda g, a, y: -g,),
     "exp": (lambda g, a, y: g * y,),
     "square": (lambda g, a, y: 2 * g * a,),
+    "pow": (_power_slope, lambda *args: _passed_by_series("pow", 1)(*args)),
     "detach": (),
     "where": (None, lambda g, c, a, b, y: g if c else ZERO, lambda g, c, a, b, y: ZERO if c else g),
     **dict.fromkeys(("lt", "le", "gt", "ge", "eq", "ne"), ()),
