@@ -77,6 +77,27 @@ def test_ties_and_infinities_are_those_of_pytorch(modules: Any, name: str, dtype
             torch.testing.assert_close([each.double() for each in made], exact[:2], equal_nan=True)
 
 
+OF_INFINITE_VALUES = {
+    "x - max(x)": lambda x: x - x.amax(-1, keepdim=True),
+    "max(x) - x": lambda x: x.amax(-1, keepdim=True) - x,
+    "min(x) - x": lambda x: x.amin(-1, keepdim=True) - x,
+    "x + sum(x)": lambda x: x + x.sum(-1, keepdim=True),
+}
+
+
+@pytest.mark.parametrize("formula", OF_INFINITE_VALUES)
+def test_differences_to_infinite_values_of_rows_are_those_of_pytorch(formula: str, tmp_path: Path) -> None:
+    """An infinity, and a sum beyond float's range, have no lower digits."""
+    module: Any = made(tmp_path, "differs", f"over: [-1]\nformula: {formula}\n")
+    for dtype, large in ((torch.bfloat16, 3e38), (torch.float16, torch.inf)):
+        x = drawn((4, 11), dtype)
+        x[0, 1], x[1, 2], x[2] = torch.inf, -torch.inf, large
+        exact = OF_INFINITE_VALUES[formula](x.double()).to(dtype)
+        assert torch.isinf(exact).sum() >= 10
+        for own in (module.differs(x), emulated(module).forward([x])):
+            torch.testing.assert_close(own, exact, equal_nan=True)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("apart", [False, True])

@@ -60,10 +60,11 @@ template <typename M>
 HOST_DEVICE M less_two(M x, M hi, M lo) {
   return x - hi - lo;
 }
+HOST_DEVICE float lower(double v, float hi) { return hi - hi == 0 ? float(v - double(hi)) : 0; }  // of infinity none
 template <typename M>
 struct TwoFloats {
   template <typename D, typename = std::enable_if_t<std::is_same_v<D, double>>>  // an M is none, as in ?:
-  HOST_DEVICE TwoFloats(D v) : hi(float(v)), lo(float(v - double(float(v)))) {}
+  HOST_DEVICE TwoFloats(D v) : hi(float(v)), lo(lower(v, float(v))) {}
   HOST_DEVICE operator M() const { return hi; }
   friend HOST_DEVICE M operator-(M x, TwoFloats r) { return less_two(x, r.hi, r.lo); }
   friend HOST_DEVICE M operator-(TwoFloats r, M x) { return r.hi - x + r.lo; }

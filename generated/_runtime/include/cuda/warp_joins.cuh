@@ -37,6 +37,7 @@ template <class PHASE, typename V>
 __device__ __forceinline__ V join_shared_out(const V (&value)[PHASE::RESULTS]) {
   constexpr int COUNT = SHARED_OUT<PHASE>;
   V own[COUNT];
+#pragma unroll
   for (int k = 0; k < COUNT; ++k) own[k] = k < PHASE::RESULTS ? value[k] : V(0);
   int d = WARP / 2;
 #pragma unroll
