@@ -79,6 +79,19 @@ def pullback(function: "Callable[..., Any]", *tensors: torch.Tensor) -> "Tuple[A
     return value, back
 
 
+def recorded_gradients(
+    function: "Callable[..., Any]", tensors: "Sequence[torch.Tensor]", grad: torch.Tensor
+) -> "List[Any]":
+    """Return the gradients of a function's tensors as autograd records them; None of one without."""
+    followed = torch.is_grad_enabled()
+    with torch.enable_grad():
+        views = [t.view_as(t) for t in tensors]  # since one may be another one, or depend on it
+        value = function(*views)
+    wanted = [t for t in views if t.requires_grad]
+    found = iter(torch.autograd.grad(value, wanted, grad, create_graph=followed))
+    return [next(found) if t.requires_grad else None for t in views]
+
+
 def is_batch(grad: torch.Tensor) -> bool:
     """Return True for several gradients at once, as is_grads_batched gives them without a transform."""
     return torch._C._dispatch_keys(grad).has(BATCHED)
@@ -149,6 +162,15 @@ def batched_gradients(
         return result.reshape(count, *shapes[owners[0]]), 0
     result = tuple(g.reshape(count, *shapes[k]) for g, k in zip(result, owners))
     return result, (0,) * len(result)
+
+
+def one_by_one(
+    function: "Callable[..., Any]", info: Any, dims: "Tuple[Any, ...]", *arguments: Any
+) -> "Tuple[Any, int]":
+    """Return a function of each of a batch, which are computed one after the other."""
+    moved = [a if d is None else a.movedim(d, 0) for a, d in zip(arguments, dims)]
+    each = ([a if d is None else a[k] for a, d in zip(moved, dims)] for k in range(info.batch_size))
+    return torch.stack([function(*of) for of in each]), 0
 
 
 def _parted(arguments: "Sequence[Any]") -> "Tuple[Sequence[Any], Sequence[Any]]":

@@ -19,6 +19,7 @@ import torch
 
 from . import background, bitmask, together, tools
 from .cache import cache_folder, cache_path, checksum, digest, publish, read_whole, trusted
+from .calls import recorded_gradients
 from .headers import inlined, without_comments
 from .shared import listed
 from .sources import header
@@ -42,11 +43,7 @@ def in_front(kernels: Any, run: "Callable[..., Any]", *rows: "Tuple[int, ...]") 
     """
     if kernels.indices or kernels.results > 1 or kernels.widens:
         return run
-
-    def recorded(grad: Any, saved: "List[Any]", params: "List[float]") -> "Tuple[Any, ...]":
-        return listed(kernels.Backward.apply(grad, *saved, *params))
-
-    return _either(kernels, run, recorded, (0, 0), *rows)
+    return _either(kernels, run, _by_kernel(kernels), _counts(kernels), (0, 0), *rows)
 
 
 def in_front_of_parts(kernels: Any, run: "Callable[..., Any]", cut: "Tuple[int, int]") -> Any:
@@ -59,15 +56,9 @@ def in_front_of_parts(kernels: Any, run: "Callable[..., Any]", cut: "Tuple[int, 
     """
 
     def recorded(grad: Any, saved: "List[Any]", params: "List[float]", reduction: str) -> "List[Any]":
-        followed = torch.is_grad_enabled()
-        with torch.enable_grad():
-            views = [t.view_as(t) for t in saved]  # since one may be another one, or depend on it
-            value = run(*views, *params, reduction)
-        wanted = [t for t in views if t.requires_grad]
-        found = iter(torch.autograd.grad(value, wanted, grad, create_graph=followed))
-        return [next(found) if t.requires_grad else None for t in views]
+        return recorded_gradients(lambda *tensors: run(*tensors, *params, reduction), saved, grad)
 
-    return _either(kernels, run, recorded, cut)
+    return _either(kernels, run, recorded, _counts(kernels), cut)
 
 
 def in_front_of_index(kernels: Any, run: "Callable[..., Any]", recorded: "Callable[..., Any]") -> Any:
@@ -80,12 +71,8 @@ def in_front_of_index(kernels: Any, run: "Callable[..., Any]", recorded: "Callab
     """
     if kernels.views is not None:
         return run
-    built = loaded()
-    if built is None:
-        return run
-    described = _described(kernels, run, recorded, (kernels.alike, kernels.signature.params))
     reduced = f"{kernels.operators.name}::{kernels.name}_forward_reduced", kernels.reduction
-    return built.compiled_call(*described, (0, 0), kernels.usual_shapes, reduced)
+    return _either(kernels, run, recorded, _counts(kernels), (0, 0), kernels.usual_shapes, reduced)
 
 
 def in_front_of_layer(kernels: Any, run: "Callable[..., Any]", layers: "Tuple[Any, ...]") -> Any:
@@ -96,25 +83,32 @@ def in_front_of_layer(kernels: Any, run: "Callable[..., Any]", layers: "Tuple[An
         run: the call in Python, of a module, tensors and scalars.
         layers: classes of modules, each with a bit for each number of dimensions it takes, or 0 for any.
     """
-    built = loaded()
-    if built is None or kernels.channels != 2:
+    if kernels.channels != 2:
         return run
+    counts = kernels.elements, kernels.signature.params - 1  # without what says whose the moments are
+    return _either(kernels, run, _by_kernel(kernels), counts, (0, 0), (0,) * 6, (None, None), layers)
+
+
+def _by_kernel(kernels: Any) -> "Callable[..., Any]":
+    """Return the gradients as autograd records them: those of the kernel."""
 
     def recorded(grad: Any, saved: "List[Any]", params: "List[float]") -> "Tuple[Any, ...]":
         return listed(kernels.Backward.apply(grad, *saved, *params))
 
-    counts = kernels.elements, kernels.signature.params - 1  # without what says whose the moments are
-    described = _described(kernels, run, recorded, counts)
-    return built.compiled_call(*described, (0, 0), (0,) * 6, (None, None), layers)
+    return recorded
 
 
-def _either(kernels: Any, run: Any, recorded: "Callable[..., Any]", *shapes: "Tuple[int, ...]") -> Any:
+def _counts(kernels: Any) -> "Tuple[int, int]":
+    """Return how many tensors of one dtype and scalars a call has."""
+    return kernels.alike, kernels.signature.params
+
+
+def _either(kernels: Any, run: Any, recorded: Any, counts: "Tuple[int, int]", *further: Any) -> Any:
     """Return the call in C++, where there is one; dynamo reads the one in Python in its place."""
     built = loaded()
     if built is None:
         return run
-    counts = kernels.alike, kernels.signature.params
-    return built.compiled_call(*_described(kernels, run, recorded, counts), *shapes)
+    return built.compiled_call(*_described(kernels, run, recorded, counts), *further)
 
 
 def in_front_of_function(run: Any, function: "Callable[..., Any]") -> Any:

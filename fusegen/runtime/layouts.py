@@ -1,6 +1,7 @@
 """The argument of a kernel that Python launches: where tensors lie, as `Call` of call.h has it."""
 
 import functools
+import math
 import struct
 from typing import Iterator, NamedTuple, Sequence, Tuple
 
@@ -24,10 +25,7 @@ class Layout(NamedTuple):
     @property
     def numel(self) -> int:
         """The number of elements."""
-        count = 1
-        for size in self.sizes:
-            count *= size
-        return count
+        return math.prod(self.sizes)
 
     @property
     def dense(self) -> bool:
@@ -45,10 +43,7 @@ def layout_of(module: str, tensors: "Sequence[torch.Tensor]", shape: "Sequence[i
     """Return the layout of tensors that are broadcast to a shape, in the order of the last one's memory."""
     pointers = tuple(t.data_ptr() for t in tensors)
     if all(t.is_contiguous() and t.shape == shape for t in tensors):
-        count = 1
-        for size in shape:
-            count *= size
-        return Layout((count,), ((1,),) * len(tensors), pointers)
+        return Layout((math.prod(shape),), ((1,),) * len(tensors), pointers)
     return Layout(
         *_merged(module, tuple(shape), tuple(t.expand(shape).stride() for t in tensors)), pointers
     )

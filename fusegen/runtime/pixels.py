@@ -9,8 +9,6 @@ import torch
 from torch import nn
 
 DIMENSIONS = {nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3}  # of an image, by the class of a layer
-LAST = {3: (0, 2, 1), 4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}  # the order with channels last, by dimensions
-FIRST = {3: (0, 2, 1), 4: (0, 3, 1, 2), 5: (0, 4, 1, 2, 3)}  # the order that undoes it
 
 
 def is_of_pixels(layer: Any) -> bool:
@@ -39,12 +37,12 @@ def pixels_of(x: torch.Tensor) -> "Optional[torch.Tensor]":
         if own != step:
             return None
         step *= size
-    return x.permute(LAST[x.dim()]).flatten(0, -2) if across == step else None
+    return x.movedim(1, -1).flatten(0, -2) if across == step else None
 
 
 def images_of(made: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """Return rows of results as the images that PyTorch's layer makes of x, laid as these are."""
-    whole = made.view(x.shape[0], *x.shape[2:], made.shape[-1]).permute(FIRST[x.dim()])
+    whole = made.view(x.shape[0], *x.shape[2:], made.shape[-1]).movedim(-1, 1)
     return whole.contiguous() if x.dim() == 3 else whole  # PyTorch lays no lines channels last
 
 

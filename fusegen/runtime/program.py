@@ -1,6 +1,5 @@
 """Kernels that NVRTC compiles, each for a dtype and a layout; their machine code is kept by content."""
 
-import functools
 import logging
 import pathlib
 import re
@@ -106,9 +105,4 @@ def text_of(cuda: str, of: KernelKey, architecture: str) -> str:
     values = {"KERNEL": of.kernel.capitalize(), "DTYPE": NUMBERS[of.dtype], "DENSE": int(of.dense)}
     values["CHIP"] = architecture
     lines += [f"#define FUSEGEN_{name} {value}" for name, value in values.items()]
-    return "\n".join((*lines, _program(cuda)))
-
-
-@functools.lru_cache(maxsize=64)
-def _program(cuda: str) -> str:
-    return program(cuda)
+    return "\n".join((*lines, program(cuda)))

@@ -9,7 +9,7 @@ from typing import Any, Callable, List, Sequence, Tuple
 
 import torch
 
-from .calls import PLAIN, differentiable, is_batch, traced, transformed
+from .calls import PLAIN, differentiable, is_batch, recorded_gradients, traced, transformed
 from .checks import check
 from .common import widened
 from .compiled_call import in_front_of_index
@@ -160,12 +160,10 @@ def recorded(
     kernels: Any, grad: Any, saved: "List[Any]", scalars: "Sequence[float]", reduction: str
 ) -> "List[Any]":
     """Return the gradients of tensors as autograd records them; an index and a divisor were saved, too."""
-    followed = torch.is_grad_enabled()
     *tensors, index, divisor = saved
     laid = index[(..., *(None,) * (tensors[0].dim() - index.dim()))]  # C++ saves that of rows alone
-    with torch.enable_grad():
-        views = [t.view_as(t) for t in tensors]  # since one may be another one, or depend on it
-        value = _quotient(kernels.of_taken(*views, laid, *scalars), divisor, reduction)
-    wanted = [t for t in views if t.requires_grad]
-    found = iter(torch.autograd.grad(value, wanted, grad, create_graph=followed))
-    return [next(found) if t.requires_grad else None for t in views]
+
+    def reduced(*views: Any) -> Any:
+        return _quotient(kernels.of_taken(*views, laid, *scalars), divisor, reduction)
+
+    return recorded_gradients(reduced, tensors, grad)

@@ -63,6 +63,7 @@ def texts(kernels: Any) -> Texts:
     return Texts(kernels.name, *written)
 
 
+@functools.lru_cache(maxsize=64)
 def program(cuda: str) -> str:
     """Return the text of a module that NVRTC compiles, with its headers: kernels, which Python launches."""
     instead = {f"cuda/{name}": f"nvrtc/{name}" for name in LAUNCHES}

@@ -57,7 +57,7 @@ class Building:
             if background.has_failed(wanted.library, wanted.made_by):
                 self.end(False)
                 continue
-            keep = functools.partial(_keep, wanted)
+            keep = functools.partial(build.keep, made_by=wanted.made_by)
             of = wanted.library, words(wanted), sources(wanted), keep, wanted.made_by, self.end
             self.builder = 0
             with contextlib.suppress(BlockingIOError):  # another process builds it
@@ -144,8 +144,3 @@ def words(wanted: Wanted) -> "List[str]":
     link = [*compiler, "-shared", "host.o", "cuda.o", *folders, *LIBRARIES, cudart, "-o", "made.so"]
     commands = of_host, [*nvcc, "-c", "main.cu", "-o", "cuda.o"], link
     return ["sh", "-c", " && ".join(map(shlex.join, commands))]
-
-
-def _keep(wanted: Wanted, library: Any, content: bytes) -> None:
-    """Write a library, and what is beside it."""
-    build.keep(library, content, wanted.made_by)

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from . import build, sharding, thin_build
 from .autograd import keep, signed, stand_ins
-from .calls import have_kernel, transformed
+from .calls import have_kernel, one_by_one, transformed
 from .flavour import define, register_fake, register_vmap
 from .shared import gradients
 
@@ -141,15 +141,8 @@ def define_operators(kernels: Any, operators: Any) -> None:
     register_fake(kernel, lambda *arguments: True, library)
     library.impl(f"{name}_convolution_forward", computed, "CompositeExplicitAutograd")
     register_fake(forward, steps, library)
-    register_vmap(forward, functools.partial(_one_by_one, forward), lib=library)
+    register_vmap(forward, functools.partial(one_by_one, forward), lib=library)
     library.impl(f"{name}_convolution", _composed(kernels), "CompositeImplicitAutograd")
-
-
-def _one_by_one(forward: Any, info: Any, dims: "Tuple[Any, ...]", *arguments: Any) -> "Tuple[Any, int]":
-    """Return a batch of calls, which are made one after the other."""
-    moved = [a if d is None else a.movedim(d, 0) for a, d in zip(arguments, dims)]
-    each = ([a if d is None else a[k] for a, d in zip(moved, dims)] for k in range(info.batch_size))
-    return torch.stack([forward(*of) for of in each]), 0
 
 
 def by_steps(kernels: Any, call: Any, *arguments: Any) -> Any:

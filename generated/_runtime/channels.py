@@ -78,10 +78,6 @@ class Channels(Rows):
         """Return a function that gives a kernel's results without the elements."""
         return functools.partial(_shaped, self, of)
 
-    def rows_last(self, function: "Callable[..., Any]") -> "Callable[..., Any]":
-        """Return a function of the module's tensors as it is: rows alone have other views."""
-        return function
-
     def channel_sum(self, u: Any, moments: Any, batch: float, which: int) -> Any:
         """Return the sum of a tensor along its channels; of given moments what has made them.
 

@@ -19,6 +19,7 @@ import torch
 from torch.nn import functional
 
 from . import build, operators
+from .calls import one_by_one
 from .flavour import define, register_fake, register_vmap
 from .headers import inlined
 from .linear_call import by_kernel
@@ -161,7 +162,7 @@ def _define(of: Linear, space: Any) -> None:
     layer = space.linear.default
     library.impl("linear", functools.partial(_chosen, of), "CompositeExplicitAutograd")
     register_fake(layer, lambda x, weight, bias: x.new_empty(x.shape[0], weight.shape[0]), library)
-    register_vmap(layer, functools.partial(_one_by_one, layer), lib=library)
+    register_vmap(layer, functools.partial(one_by_one, layer), lib=library)
     torch.library.register_autograd(
         layer, functools.partial(_gradients, layer), setup_context=_save, lib=library
     )
@@ -216,10 +217,3 @@ def _gradients(layer: Any, ctx: Any, grad: torch.Tensor) -> "Tuple[Any, ...]":
     of_x = layer(grad, weight.t(), None) if wanted[0] else None
     of_weight = layer(grad.t(), x.t(), None) if wanted[1] else None
     return of_x, of_weight, grad.sum(0) if wanted[2] else None
-
-
-def _one_by_one(layer: Any, info: Any, dims: "Tuple[Any, ...]", *arguments: Any) -> "Tuple[Any, int]":
-    """Return a batch of layers, which are computed one after the other."""
-    moved = [a if d is None else a.movedim(d, 0) for a, d in zip(arguments, dims)]
-    each = ([a if d is None else a[k] for a, d in zip(moved, dims)] for k in range(info.batch_size))
-    return torch.stack([layer(*of) for of in each]), 0

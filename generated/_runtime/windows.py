@@ -130,10 +130,6 @@ class Windows(Rows):
         """Return a function that gives a kernel's results without the elements."""
         return functools.partial(_shaped, self, of)
 
-    def rows_last(self, function: "Callable[..., Any]") -> "Callable[..., Any]":
-        """Return a function of the module's tensors as it is: rows alone have other views."""
-        return function
-
     def _expanded(self, run: "Callable[..., Any]") -> "Callable[..., Any]":
         """Return a call of tensors in the two shapes that kernels take."""
         count = self.inputs
