@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Set
 
-from fusegen.core.ir import Call, Const, Expr, Kernel, Ref, calls, operations, parts
+from fusegen.core.ir import Call, Const, Expr, Kernel, Ref, calls, operations, reads
 
 COMPARED = {"eq", "ne", "lt", "le", "gt", "ge"}
 WATCHED = {"add", "sub", "mul", "neg", "exp"}  # the operations of WatchedFloat
@@ -56,21 +56,17 @@ def compares(kernel: Kernel, of_row: Set[str]) -> bool:
     """
     of_element = set(kernel.inputs)
     for let in kernel.lets:
-        of_element |= {let.name} if of_element & _read(let.value) else set()
+        of_element |= {let.name} if of_element & reads(let.value) else set()
     computed = [call.args for call in calls(kernel) if call.op in COMPARED]
     computed = [
         args for args in computed if not any(arg == Ref(name) for arg in args for name in kernel.inputs)
     ]
-    read = [[_read(arg) for arg in args] for args in computed]
+    read = [[reads(arg) for arg in args] for args in computed]
     return any(
         one & of_element and other & of_row and not other & of_element
         for args in read
         for one, other in (args, args[::-1])
     )
-
-
-def _read(expr: Expr) -> set[str]:
-    return {part.name for part in parts(expr) if isinstance(part, Ref)}
 
 
 def _is_of_inputs(call: Call, inputs: Set[str], params: Set[str]) -> bool:

@@ -10,7 +10,7 @@ Below `lower` this is all there is: constants are floats of the math type, every
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from ctypes import c_float
 from dataclasses import dataclass, field
 from enum import Enum
@@ -129,6 +129,22 @@ def parts(expr: Expr) -> Iterator[Expr]:
     if isinstance(expr, Call):
         for arg in expr.args:
             yield from parts(arg)
+
+
+def reads(expr: Expr) -> set[str]:
+    """Return the names that an expression reads."""
+    return {part.name for part in parts(expr) if isinstance(part, Ref)}
+
+
+def used(lets: Sequence[Let], results: Sequence[Expr]) -> tuple[Let, ...]:
+    """Return the steps that a later one which is used, or a result, reads: a form may pass one over."""
+    wanted = {name for result in results for name in reads(result)}
+    found = []
+    for let in reversed(lets):
+        if let.name in wanted:
+            found.append(let)
+            wanted |= reads(let.value)
+    return tuple(reversed(found))
 
 
 def expressions(kernel: Kernel) -> tuple[Expr, ...]:

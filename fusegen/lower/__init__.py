@@ -5,9 +5,7 @@ Python number. Division by a number or a scalar follows PyTorch too: on CUDA ``x
 rounded 1 / 6 (ATen's div_true_kernel_cuda), on the CPU it is a true division.
 """
 
-from collections.abc import Sequence
-
-from fusegen.core.ir import Expr, Kernel, Let, Math, Ref, parts
+from fusegen.core.ir import Kernel, Let, Math, used
 from fusegen.core.ops import on_host
 from fusegen.core.targets import Device
 from fusegen.core.term import Apply, Number, Program, names, walk
@@ -16,7 +14,7 @@ from fusegen.lower.scalar_powers import with_roots
 from fusegen.lower.tails import rescale_underflowing_products
 from fusegen.lower.words import DoubleWordLowering, Form
 
-__all__ = ["Form", "lower", "notes", "uniforms", "used"]
+__all__ = ["Form", "lower", "notes", "uniforms"]
 
 
 def lower(
@@ -48,17 +46,6 @@ def lower(
     read = {name for term in (*(let.term for let in own), *program.results) for name in names(term)}
     params = tuple(scalar for scalar in scalars if scalar in read)
     return Kernel(name, device, math, program.inputs, params, used(lets, results), results)
-
-
-def used(lets: Sequence[Let], results: Sequence[Expr]) -> tuple[Let, ...]:
-    """Return the steps that a later one which is used, or a result, reads: a form may pass one over."""
-    wanted = {part.name for result in results for part in parts(result) if isinstance(part, Ref)}
-    found = []
-    for let in reversed(lets):
-        if let.name in wanted:
-            found.append(let)
-            wanted |= {part.name for part in parts(let.value) if isinstance(part, Ref)}
-    return tuple(reversed(found))
 
 
 def uniforms(program: Program) -> tuple[Let, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from fusegen.core import op_types
-from fusegen.core.ir import Call, Const, Expr, Kernel, Ref, Word, expressions, parts, round_to
+from fusegen.core.ir import Call, Const, Expr, Kernel, Ref, Word, calls, expressions, parts, reads, round_to
 from fusegen.core.ops import ROWS
 from fusegen.core.ops.row import Words
 
@@ -17,16 +17,8 @@ def _all(kernel: Kernel) -> Iterator[Expr]:
     return (part for expr in expressions(kernel) for part in parts(expr))
 
 
-def _calls(kernel: Kernel) -> Iterator[Call]:
-    return (part for part in _all(kernel) if isinstance(part, Call))
-
-
-def _reads(expr: Expr) -> set[str]:
-    return {part.name for part in parts(expr) if isinstance(part, Ref)}
-
-
 def _types_are_those_of_rows(kernel: Kernel) -> bool:
-    return all(call.word is op_types.given(call, kernel.device, kernel.math) for call in _calls(kernel))
+    return all(call.word is op_types.given(call, kernel.device, kernel.math) for call in calls(kernel))
 
 
 def _takes_its_arguments(call: Call) -> bool:
@@ -47,14 +39,14 @@ def _names_are_distinct(kernel: Kernel) -> bool:
 def _defined_before_use(kernel: Kernel) -> bool:
     defined = {*kernel.inputs, *kernel.params}
     for let in kernel.lets:
-        if not _reads(let.value) <= defined:
+        if not reads(let.value) <= defined:
             return False
         defined.add(let.name)
-    return all(_reads(result) <= defined for result in kernel.results)
+    return all(reads(result) <= defined for result in kernel.results)
 
 
 def _lets_are_used(kernel: Kernel) -> bool:
-    used = {name for expr in expressions(kernel) for name in _reads(expr)}
+    used = {name for expr in expressions(kernel) for name in reads(expr)}
     return all(let.name in used for let in kernel.lets)
 
 
@@ -64,7 +56,7 @@ def _held_exactly(kernel: Kernel) -> bool:
 
 
 def _conditions_stand_in_where(kernel: Kernel) -> bool:
-    for call in _calls(kernel):
+    for call in calls(kernel):
         for index, arg in enumerate(call.args):
             condition = isinstance(arg, Call) and ROWS[arg.op].boolean
             if condition != (call.op == "where" and index == 0):
@@ -78,14 +70,14 @@ LAWS: tuple[tuple[str, Callable[[Kernel], bool]], ...] = (
     ("every name is declared once", _names_are_distinct),
     ("every name is declared before it is used", _defined_before_use),
     ("every let is used", _lets_are_used),
-    ("every operation is a row of ops.ROWS", lambda k: all(c.op in ROWS for c in _calls(k))),
+    ("every operation is a row of ops.ROWS", lambda k: all(c.op in ROWS for c in calls(k))),
     ("every operation has its number of arguments",
-     lambda k: all(len(c.args) == len(ROWS[c.op].args) for c in _calls(k))),
+     lambda k: all(len(c.args) == len(ROWS[c.op].args) for c in calls(k))),
     ("every name has the type of its value wherever it is read", _names_have_one_type),
     ("what takes single words only is given no double-word value",
-     lambda k: all(map(_takes_its_arguments, _calls(k)))),
+     lambda k: all(map(_takes_its_arguments, calls(k)))),
     ("a call names a body that its operation has",
-     lambda k: all(c.body is None or c.body in ROWS[c.op].bodies for c in _calls(k))),
+     lambda k: all(c.body is None or c.body in ROWS[c.op].bodies for c in calls(k))),
     ("every operation has the type that its row gives it", _types_are_those_of_rows),
     ("no constant is NaN", lambda k: all(e.value == e.value for e in _all(k) if isinstance(e, Const))),
     ("the math type holds every constant exactly", _held_exactly),

@@ -8,7 +8,7 @@ other computes the gradient of what comes in and the bit, which takes less to re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from fusegen.core.ir import Call, Const, Expr, Kernel, Ref, parts
+from fusegen.core.ir import Call, Const, Expr, Kernel, Ref, reads, used
 
 MASK = "mask"
 LARGE = 2**22  # elements from which a mask gains more than it takes to allocate, on an H200
@@ -65,19 +65,9 @@ def _bit(expr: Expr, steps: Steps, one: Expr) -> Expr:
 
 def _of(kernel: Kernel, name: str, inputs: tuple[str, ...], result: Expr) -> Kernel | None:
     """Return a kernel with fewer steps and other inputs; None where these do not give its result."""
-    needed, steps = _reads(result), []
-    for let in reversed(kernel.lets):
-        if let.name in needed:
-            steps.append(let)
-            needed |= _reads(let.value)
-    known = {*inputs, *kernel.params, *(let.name for let in steps)}
-    if not needed <= known:
+    steps = used(kernel.lets, (result,))
+    read = reads(result).union(*(reads(let.value) for let in steps))
+    if not read <= {*inputs, *kernel.params, *(let.name for let in steps)}:
         return None
-    params = tuple(param for param in kernel.params if param in needed)
-    return replace(
-        kernel, name=name, inputs=inputs, params=params, lets=tuple(reversed(steps)), results=(result,)
-    )
-
-
-def _reads(expr: Expr) -> set[str]:
-    return {part.name for part in parts(expr) if isinstance(part, Ref)}
+    params = tuple(param for param in kernel.params if param in read)
+    return replace(kernel, name=name, inputs=inputs, params=params, lets=steps, results=(result,))
