@@ -7,11 +7,12 @@ points, with the defaults of the parameters and with other values. References wi
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
 
 from fusegen.algebra.compose import Library, compose, expanded
 from fusegen.core.aten import ATEN
+from fusegen.core.interval import Point, in_words
 from fusegen.core.spec import Spec
 from fusegen.core.term import Name, Program, SpecCall, Term, walk
 from fusegen.errors import FusegenError, OtherFunction, ReferenceTensors, SpecErrors, counted
@@ -23,7 +24,6 @@ LEAST = 2.0**-126
 STEPS, FAR = 64, Fraction(2**10)  # through an interval, as far as it is no further out
 SCALED, ZERO = 0.75, 0.25  # what defaults are multiplied by for the second comparison; what 0 becomes
 
-Point = Mapping[str, float]
 Gap = tuple[float, Point, float, float]  # how far apart, where, the formula's value, the reference's
 
 
@@ -126,10 +126,6 @@ def _other(spec: Spec, gaps: list[Gap]) -> FusegenError:
     (_, first, real, got), (_, worst, worst_real, worst_got) = gaps[0], max(gaps, key=lambda gap: gap[0])
     return OtherFunction(
         spec.at("reference"), reference=spec.reference, count=f"{len(gaps):,}", dtype="float32",
-        first=_shown(first), real=f"{real:.9g}", got=f"{got:.9g}",
-        worst=_shown(worst), worst_real=f"{worst_real:.9g}", worst_got=f"{worst_got:.9g}",
+        first=in_words(first), real=f"{real:.9g}", got=f"{got:.9g}",
+        worst=in_words(worst), worst_real=f"{worst_real:.9g}", worst_got=f"{worst_got:.9g}",
     )  # fmt: skip
-
-
-def _shown(point: Point) -> str:
-    return ", ".join(f"{name} = {value:.9g}" for name, value in point.items())

@@ -41,6 +41,11 @@ Point = Mapping[str, float]  # a value of each input
 TRUTH = Truth(Fraction(0), Fraction(1))
 
 
+def in_words(at: Point) -> str:
+    """Return a point as messages show it: ``x = 0.5, y = -3``."""
+    return ", ".join(f"{name} = {value:.9g}" for name, value in at.items())
+
+
 def point(value: Fraction) -> Interval:
     """Return the interval that holds one number (and the float32 numbers around it, if it is none)."""
     return _outward([value, value])

@@ -13,7 +13,7 @@ from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.placed import Placed
 from fusegen.compiler.trial_faults import Fault
 from fusegen.core.facts import Excess
-from fusegen.core.interval import Point
+from fusegen.core.interval import in_words
 from fusegen.core.method import Pass
 from fusegen.core.spec import ACCEPTED
 from fusegen.core.targets import Device
@@ -97,7 +97,7 @@ def _lost(compiled: Compiled) -> Iterator[tuple[str, Told]]:
     """Kernels whose 16-bit results miss their promise in double, too, by how many do."""
     for which in Pass:
         if missed := compiled.facts[which].missed.left:
-            told = LOST.format(kernel=KERNELS[which], at=_placed(missed[0]))
+            told = LOST.format(kernel=KERNELS[which], at=in_words(missed[0]))
             yield OUTPUTS[which], (float(len(missed)), told)
 
 
@@ -119,7 +119,7 @@ def _sentence(compiled: Compiled, fault: Fault) -> str:
     names = compiled.declared.formula.declared.inputs
     output = f"the gradient of {names[fault.output - 1]}" if fault.output else "the value"
     words = WANTED[fault.kind].format(wanted=f"{fault.wanted:.9g}", incoming=f"{fault.incoming:.9g}")
-    return DIFFERS.format(output=output, own=f"{fault.own:.9g}", at=_placed(fault.at), words=words)
+    return DIFFERS.format(output=output, own=f"{fault.own:.9g}", at=in_words(fault.at), words=words)
 
 
 def _slow(compiled: Compiled) -> Iterator[tuple[str, Told]]:
@@ -139,12 +139,8 @@ def _where(compiled: Compiled, which: Pass, device: Device, found: Excess) -> di
         "device": DEVICES[device.like],
         "error": _wrong(found.own.ulp),
         "eager": _wrong(found.eager),
-        "at": _placed({name: found.own.at[name] for name in names}),
+        "at": in_words({name: found.own.at[name] for name in names}),
     }
-
-
-def _placed(point: Point) -> str:
-    return ", ".join(f"{name} = {x:.9g}" for name, x in point.items())
 
 
 def _wrong(ulp: float) -> str:
