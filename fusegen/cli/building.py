@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusegen.cli.options import FOLDER, SEVERAL_SPECS, WHERE, specs_folder
+from fusegen.cli.options import DTYPES, FOLDER, SEVERAL_SPECS, WHERE, specs_folder
 from fusegen.errors import Span, TwoOfOneName
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 BINDINGS = ("stable", "pybind")
 ONLY = "fusegen.dtype"  # of a command's context: the dtype of single files, or None
-DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
 @click.command()

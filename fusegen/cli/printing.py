@@ -49,7 +49,7 @@ def _print_annotation(found: Record) -> None:
         _print_summary(found)
 
 
-IN_SHORT: dict[str, Callable[[Record], None]] = {"difference": stat.print_row}
+IN_SHORT: dict[str, Callable[[Record], None]] = {"difference": lambda found: click.echo(stat.row(found))}
 FORMS: dict[str, Callable[[Record], None]] = {  # the printing of a record
     "text": lambda found: TEXTS[found["kind"]](found),
     "json": lambda found: print_records([found]),

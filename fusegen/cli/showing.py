@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fusegen.cli.building import painted
+from fusegen.cli.building import make
 from fusegen.cli.json_records import JSON, print_records, record
 from fusegen.cli.options import FILE, ONE_SPEC, WHERE, schema_file, specs_folder
 
@@ -166,8 +166,7 @@ def new(name: str) -> None:
 
     path = specs_folder() / f"{name}.yaml"
     text = starter(name, path)
-    write.apply(write.Change(path, None, text))
-    click.echo(f"{painted('new')} {path}")
+    make([write.Change(path, None, text)])
     _write_schema()
 
 
@@ -182,6 +181,4 @@ def _write_schema() -> None:
     from fusegen.core import write
     from fusegen.language.schema import schema_text
 
-    for change in write.changes({schema_file(): schema_text()}):
-        write.apply(change)
-        click.echo(f"{painted(change.kind)} {change.path}")
+    make(write.changes({schema_file(): schema_text()}))

@@ -6,8 +6,6 @@ import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import click
-
 from fusegen.cli.json_records import Record
 from fusegen.errors import counted
 
@@ -62,8 +60,3 @@ def total(found: Record) -> str:
     """Return the number of differences and of their lines."""
     files = counted(found["differences"], "file")
     return f"{files}, {counted(found['added'], 'line')} added, {counted(found['removed'], 'line')} removed"
-
-
-def print_row(found: Record) -> None:
-    """Print a difference in one line."""
-    click.echo(row(found))

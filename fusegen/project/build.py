@@ -154,15 +154,6 @@ def launch_plans(of: Compiled) -> Both[tuple[LaunchPlan, ...]]:
     return Both.of(lambda which: kernel_text.launch_plans(of, which, launches(of)))
 
 
-def modules(paths: tuple[Path, ...], output: Path) -> dict[Path, str]:
-    """Return the text of every spec's module under the path it belongs to; nothing is written.
-
-    As for `built`.
-    """
-    bindings = dict.fromkeys(paths, Binding.STABLE)
-    return {path: found.text for path, found in built(bindings, output).items()}
-
-
 def built(bindings: Mapping[Path, Binding], output: Path) -> dict[Path, Module]:
     """Return the module of every spec with its binding, by path in the folder; nothing is written.
 
