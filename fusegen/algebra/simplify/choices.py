@@ -15,6 +15,7 @@ from fusegen.algebra.simplify.monomials import (
     product_of,
     sum_of,
     sum_term,
+    summands,
     term_of,
     total,
 )
@@ -23,9 +24,7 @@ from fusegen.core.term import Apply, Name, Number, Term, call, names
 
 def difference_of_relus(term: Term) -> Term | None:
     """relu(a) - relu(a - d) of a d above 0: 0, then a, then d; slopes at the kinks as before."""
-    if not (isinstance(term, Apply) and term.op in ("add", "sub")):
-        return None
-    parts = sum_of(term)
+    parts = summands(term)
     for i, first in enumerate(parts):
         for j, second in enumerate(parts):
             a, b = _relu(first), _relu(second)
@@ -45,9 +44,7 @@ def difference_of_relus(term: Term) -> Term | None:
 
 def choices_by_one_condition(term: Term) -> Term | None:
     """Return the sum of two choices by the same condition as one choice between sums."""
-    if not (isinstance(term, Apply) and term.op in ("add", "sub")):
-        return None
-    parts = sum_of(term)
+    parts = summands(term)
     chosen = [(place, *found) for place, part in enumerate(parts) if (found := _choice(part))]
     for i, (first, condition, *a) in enumerate(chosen):
         for second, other, *b in chosen[i + 1 :]:

@@ -15,6 +15,7 @@ from fusegen.algebra.simplify.monomials import (
     product_of,
     sum_of,
     sum_term,
+    summands,
     term_of,
 )
 from fusegen.algebra.simplify.rules import Rule, proved
@@ -49,10 +50,8 @@ def over_common_factor(term: Term) -> Term | None:
 @lru_cache(maxsize=KEPT)
 def factored(term: Term) -> tuple[Product, Sum] | None:
     """Return the common factor of a sum's products, and what is left of them, multiplied out."""
-    if not (isinstance(term, Apply) and term.op in ("add", "sub")) or not proved(COMMON):
-        return None
-    parts = gathered(sum_of(term))
-    if not 1 < len(parts) <= MOST_PRODUCTS:
+    parts = gathered(summands(term))
+    if not 1 < len(parts) <= MOST_PRODUCTS or not proved(COMMON):
         return None
     bases: dict[Key, Term] = {key(f.base): f.base for part in parts for f in part.factors}
     least = {

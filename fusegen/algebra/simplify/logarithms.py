@@ -17,6 +17,7 @@ from fusegen.algebra.simplify.monomials import (
     product_of,
     sum_of,
     sum_term,
+    summands,
     term_of,
     total,
 )
@@ -79,9 +80,7 @@ def log_of_quotient_next_to_1(term: Term) -> Term | None:
 
 def difference_of_logs(term: Term) -> Term | None:
     """Rewrite log(p) - log(q) as log1p((p - q) / q) where p / q is next to 1 and p - q is short."""
-    if not (isinstance(term, Apply) and term.op in ("add", "sub")):
-        return None
-    parts = sum_of(term)
+    parts = summands(term)
     logs = [(k, *found) for k, part in enumerate(parts) if (found := _log(part))]
     for (i, p, common), (j, q, beside) in permutations(logs, 2):
         if common.coefficient > 0 and not gathered((common, beside)):
@@ -163,7 +162,7 @@ def log_cosh(u: Term) -> Term:
 
 def log_cosh_in_parts(term: Term) -> Term | None:
     """Return the sum u + softplus(-2u) - log(2) as log(cosh(u))."""
-    parts = sum_of(term) if isinstance(term, Apply) and term.op in ("add", "sub") else ()
+    parts = summands(term)
     count = len(gathered(parts))
     for k, part in enumerate(parts):
         match part:

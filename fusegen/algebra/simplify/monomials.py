@@ -109,6 +109,11 @@ def sum_of(term: Term) -> tuple[Product, ...]:
     return (product,)
 
 
+def summands(term: Term) -> tuple[Product, ...]:
+    """Return the products of a term that is a sum; none of another one."""
+    return sum_of(term) if isinstance(term, Apply) and term.op in ("add", "sub") else ()
+
+
 def term_of(product: Product) -> Term:
     """Return a product as a term: factors in their order, the coefficient last, then what divides."""
     above = [_powered(f.base, f.power) for f in product.factors if f.power > 0]

@@ -9,6 +9,7 @@ from fusegen.algebra.simplify.monomials import (
     product_of,
     sum_of,
     sum_term,
+    summands,
     term_of,
     total,
 )
@@ -18,9 +19,7 @@ from fusegen.core.term import Apply, Number, Term, call, names
 
 def power_less_one(term: Term) -> Term | None:
     """Rewrite p^q - 1 as expm1(q log p) where |q log p| is below 1; beyond, a power loses little."""
-    if not (isinstance(term, Apply) and term.op in ("add", "sub")):
-        return None
-    parts = sum_of(term)
+    parts = summands(term)
     for place, part in enumerate(parts):
         for k, factor in enumerate(part.factors):
             match factor:

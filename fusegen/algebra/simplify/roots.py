@@ -15,6 +15,7 @@ from fusegen.algebra.simplify.monomials import (
     product_of,
     sum_of,
     sum_term,
+    summands,
     term_of,
     total,
 )
@@ -36,9 +37,7 @@ def _square_and_more(base: Term) -> list[tuple[Term, Term, Fraction]]:
 
 def root_less_argument(term: Term) -> Term | None:
     """sqrt(a^2 + c) + a as c / (sqrt(a^2 + c) + |a|) where a is below 0; the same with -a."""
-    if not (isinstance(term, Apply) and term.op in ("add", "sub")):
-        return None
-    parts = sum_of(term)
+    parts = summands(term)
     for place, product in enumerate(parts):
         for k, factor in enumerate(product.factors):
             if factor.power != HALF:
@@ -89,9 +88,7 @@ def difference_of_roots(term: Term) -> Term | None:
 
     A number is a root, too. 1 / sqrt(p) - 1 / sqrt(q) is (q - p) / ((sqrt(p) + sqrt(q)) sqrt(p) sqrt(q)).
     """
-    if not (isinstance(term, Apply) and term.op in ("add", "sub")):
-        return None
-    parts = sum_of(term)
+    parts = summands(term)
     roots = [(k, *found) for k, part in enumerate(parts) if (found := _root(part))]
     for (i, p, power, common), (j, q, other, beside) in permutations(roots, 2):
         if not names(p) or (names(q) and power != other) or not _opposed(common, beside):
@@ -144,9 +141,7 @@ def _opposed(first: Product, second: Product) -> bool:
 
 def square_less_number(term: Term) -> Term | None:
     """Rewrite k a^2 - n as k (a - b) (a + b), where n / k is the square of a fraction b."""
-    if not (isinstance(term, Apply) and term.op in ("add", "sub")):
-        return None
-    match sorted(sum_of(term), key=lambda part: len(part.factors)):
+    match sorted(summands(term), key=lambda part: len(part.factors)):
         case [Product(n, ()), Product(k, (Factor(a, Fraction(numerator=2, denominator=1)),))] if n * k < 0:
             b = constant(call("sqrt", Number(-n / k)))
             if isinstance(b, Number) and b.value * b.value == -n / k:

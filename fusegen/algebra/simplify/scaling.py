@@ -15,6 +15,7 @@ from fusegen.algebra.simplify.monomials import (
     product_of,
     sum_of,
     sum_term,
+    summands,
     term_of,
 )
 from fusegen.algebra.simplify.patterns import constant
@@ -58,9 +59,7 @@ def powers_of_squares(term: Term) -> Iterator[Term]:
         return
     product = product_of(term)
     for place, factor in enumerate(product.factors):
-        if not (isinstance(factor.base, Apply) and factor.base.op in ("add", "sub")):
-            continue
-        roots = [_root(part) for part in gathered(sum_of(factor.base))]
+        roots = [_root(part) for part in gathered(summands(factor.base))]
         if 1 < len(roots) <= MOST_SQUARES and None not in roots and factor.power.denominator == 2:
             whole = _norm([root for root in roots if root is not None])
             powers = Product(ONCE, (Factor(whole, factor.power * 2),))
