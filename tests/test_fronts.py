@@ -147,7 +147,8 @@ def test_a_standalone_file_has_all_kernels(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     own: dict[str, Any] = {}
-    exec(standalone.text(build.module(build.compiled_either(path)), Binding.STABLE.value), own)
+    module = build.rendered(build.compiled_either(path))
+    exec(standalone.text(module.text, Binding.STABLE.value, apart=module.apart), own)
     model, x = own["ModelNew"](), torch.randn(5, 4)
     torch.testing.assert_close(model(x), model.linear(x.tanh()).sigmoid())
 

@@ -134,7 +134,17 @@ def test_a_spec_that_changed_is_compiled(workshop: Workshop) -> None:
     assert candidates.committed(spec) == Path("generated/gate.py").read_text(encoding="utf-8")
     workshop.spec("gate", "formula: x + 2")
     assert candidates.committed(spec) == ""
-    assert "x + 2" in candidates.compiled(spec)
+    assert "x + 2" in candidates.compiled(spec).text
+
+
+def test_a_spec_of_several_kernels_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its standalone file is made of parts that the committed module does not tell apart."""
+    monkeypatch.chdir(ROOT)
+    spec = Path("specs/kernelbench/conv3d_min_softmax.yaml")
+    assert candidates.committed(spec) == ""
+    [found] = candidates.made({Path("24_Conv3d.py"): spec}, 1).values()
+    assert "\nRUNTIME = {" not in found.text
+    assert "_kernel.cu" in found.text
 
 
 # The journal

@@ -6,35 +6,39 @@ import copy
 import ctypes
 import functools
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import compiler
 import pytest
 import torch
 from emulated import FLAGS
-from kernels import GENERATED
+from kernels import ROOT
 from rows_emulated import on_cpu
-from standalone_files import HARNESS, file_of, nvcc, strings
+from standalone_files import HARNESS, nvcc, strings
 from torch import Tensor
+from torch.utils import cpp_extension
 
 from fusegen.codegen.standalone import several_file
+from fusegen.core.dtypes import ELEMENTS
+from fusegen.project import build, standalone
 
 CUBE, PAIR = (3, 3, 3), (2, 2, 2)
 Model = tuple[int, int, tuple[Any, ...], tuple[int, ...]]
 MODELS: dict[str, Model] = {  # kernels, lines, the arguments of the constructor, the shape of the input
-    "conv_transpose3d_scale_batch_norm_mean": (3, 1360, (3, 4, 3, 2.0, 1e-5, 0.1), (2, 3, 4, 5, 5)),
-    "linear_group_norm_min_shift": (3, 1215, (16, 32, 4, (1, 32, 1, 1)), (5, 16)),
-    "conv3d_min_softmax": (2, 1015, (3, 6, 3, 2), (2, 3, 6, 5, 5)),
-    "conv2d_group_norm_tanh_hardswish_residual_logsumexp": (2, 1480, (3, 8, 3, 4, 1e-5), (2, 3, 9, 9)),
-    "conv3d_group_norm_min_clamp_dropout": (2, 925, (3, 8, 3, 4, 0.0, 1.0, 0.2), (2, 3, 5, 7, 7)),
-    "conv_transpose2d_batch_norm_tanh_max_pool_group_norm": (3, 1840, (3, 8, 5, 1, 1, 4, 4), (3, 3, 6, 6)),
-    "linears_sigmoid_logsumexp": (2, 1385, (7, 9, 11), (6, 7)),
-    "conv_transpose2d_min_sum_gelu_shift": (3, 1425, (3, 8, 3, 2, 1, 1, (1, 1, 1)), (2, 3, 5, 6)),
+    "conv_transpose3d_scale_batch_norm_mean": (3, 1365, (3, 4, 3, 2.0, 1e-5, 0.1), (2, 3, 4, 5, 5)),
+    "linear_group_norm_min_shift": (3, 1220, (16, 32, 4, (1, 32, 1, 1)), (5, 16)),
+    "conv3d_min_softmax": (2, 1025, (3, 6, 3, 2), (2, 3, 6, 5, 5)),
+    "conv2d_group_norm_tanh_hardswish_residual_logsumexp": (2, 1490, (3, 8, 3, 4, 1e-5), (2, 3, 9, 9)),
+    "conv3d_group_norm_min_clamp_dropout": (2, 930, (3, 8, 3, 4, 0.0, 1.0, 0.2), (2, 3, 5, 7, 7)),
+    "conv_transpose2d_batch_norm_tanh_max_pool_group_norm": (3, 1845, (3, 8, 5, 1, 1, 4, 4), (3, 3, 6, 6)),
+    "linears_sigmoid_logsumexp": (2, 1390, (7, 9, 11), (6, 7)),
+    "conv_transpose2d_min_sum_gelu_shift": (3, 1430, (3, 8, 3, 2, 1, 1, (1, 1, 1)), (2, 3, 5, 6)),
     "conv_transpose3d_layer_norm_avg_pool_gelu": (
-        2, 1270, (3, 8, CUBE, PAIR, (1, 1, 1), (1, 1, 1), 1.0, (8,), PAIR), (2, 3, 3, 4, 4)
+        2, 1280, (3, 8, CUBE, PAIR, (1, 1, 1), (1, 1, 1), 1.0, (8,), PAIR), (2, 3, 3, 4, 4)
     ),
-    "conv3d_max_pool_mean_shift_sum": (3, 1295, (3, 4, CUBE, 2.0, PAIR, (4, 1, 1, 1), 1), (2, 3, 6, 7, 8)),
-    "conv3d_softmax_max_pools": (3, 1370, (3, 6, 3, 2), (2, 3, 9, 9, 9)),
+    "conv3d_max_pool_mean_shift_sum": (3, 1300, (3, 4, CUBE, 2.0, PAIR, (4, 1, 1, 1), 1), (2, 3, 6, 7, 8)),
+    "conv3d_softmax_max_pools": (3, 1375, (3, 6, 3, 2), (2, 3, 9, 9, 9)),
 }  # fmt: skip
 REST = (  # which only have to be written
     "conv_transpose2d_mean_shift_logsumexp_scale",
@@ -45,16 +49,26 @@ REST = (  # which only have to be written
 )
 
 
-def module_of(name: str) -> str:
-    return (GENERATED / f"kernelbench/{name}.py").read_text(encoding="utf-8")
+@functools.cache
+def module_of(name: str) -> build.Module:
+    return build.rendered(build.compiled_either(ROOT / f"specs/kernelbench/{name}.yaml"))
+
+
+def file_of(name: str, *dtypes: str) -> str:
+    module = module_of(name)
+    return standalone.text(module.text, "stable", dtypes or tuple(ELEMENTS), module.apart)
+
+
+def executed(text: str) -> dict[str, Any]:
+    space: dict[str, Any] = {}
+    exec(compile(text, "<string>", "exec"), space)
+    assert "__file__" not in space
+    return space
 
 
 @functools.cache
 def space_of(name: str) -> dict[str, Any]:
-    space: dict[str, Any] = {}
-    exec(compile(file_of(f"kernelbench/{name}", "float32"), "<string>", "exec"), space)
-    assert "__file__" not in space
-    return space
+    return executed(file_of(name, "float32"))
 
 
 def results(model: Any, x: Tensor) -> list[Tensor]:
@@ -82,16 +96,16 @@ def assert_right(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*MODELS, *REST])
 def test_a_file_of_several_kernels_can_be_read(name: str) -> None:
-    whole = file_of(f"kernelbench/{name}")
-    lines, kernels = whole.splitlines(), several_file.modules(module_of(name))
+    whole, module = file_of(name), module_of(name)
+    lines, kernels = whole.splitlines(), [*module.apart]
     assert len(lines) <= MODELS.get(name, (0, 1500))[1]
     assert len(kernels) == MODELS.get(name, (len(kernels),))[0]
     assert max(map(len, lines)) <= 120
     assert whole.count("\n# Given up: ") == 1
     assert whole.count("order of sums") <= 1
-    formulas = module_of(name).split("#\n")[1]
+    formulas = module.text.split("#\n")[1]
     assert f"#\n{formulas}#\n" in whole
-    assert whole.count(" = built(") == len(kernels)
+    assert whole.count("_kernel.cu") + 1 == len(kernels)
     assert not HARNESS.search(whole)
 
 
@@ -105,19 +119,20 @@ def test_models_of_several_kernels_on_the_cpu(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_models_of_several_kernels_on_an_emulated_chip(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the file's calls launches its text for CUDA, which g++ has made."""
-    space, texts = space_of(name), strings(file_of(f"kernelbench/{name}", "float32"))
+    space, texts, library = space_of(name), strings(file_of(name, "float32")), SimpleNamespace()
     for key, cuda in texts.items():
         if key.endswith("CUDA"):
-            text = on_cpu(cuda).replace("on_cuda", "on_cpu")
-            library = ctypes.CDLL(str(compiler.library(text, ["-O0", *FLAGS, "-Wno-sign-compare"])))
-            monkeypatch.setitem(space, f"{key[:-4]}LIBRARY", library)
+            made = ctypes.CDLL(str(compiler.library(on_cpu(cuda), ["-O0", *FLAGS, "-Wno-sign-compare"])))
+            prefix = key[:-4].lower()
+            setattr(library, f"{prefix}on_cpu", made[f"{prefix}on_cuda"])
+    monkeypatch.setitem(space, "LIBRARY", library)
     assert_right(name)
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", MODELS)
 def test_nvcc_compiles_several_kernels(name: str, tmp_path: Path) -> None:
-    texts = strings(file_of(f"kernelbench/{name}"))
+    texts = strings(file_of(name))
     for key in texts:
         if key.endswith("CUDA"):
             nvcc(texts[key], "sm_90", tmp_path)
@@ -130,6 +145,39 @@ def test_compilers_take_several_kernels() -> None:
     model, x = space_of(name)["ModelNew"](*given).eval(), torch.randn(shape)
     compiled: Any = torch.compile(model, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(x), model(x))
+
+
+# Builds
+
+
+def test_kernels_are_built_side_by_side(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One build has all texts, each in a file that keeps its time, by which ninja knows it."""
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    calls: list[list[str]] = []
+
+    def load(name: str, sources: list[str], **given: Any) -> None:
+        assert {*given} == {"is_python_module", "extra_cflags", "extra_cuda_cflags"}
+        calls.append(sources)
+
+    monkeypatch.setattr(cpp_extension, "load", load)
+    text = file_of("conv3d_softmax_max_pools", "float32")
+    space = executed(text)
+    [paths] = calls
+    cpus = {Path(path).name: Path(path).read_text(encoding="utf-8") for path in paths}
+    wanted = {"shares_kernel.cpp": "SHARES_CPU", "pooled_kernel.cpp": "POOLED_CPU", "kernel.cpp": "CPU"}
+    assert cpus == {file: space[key] for file, key in wanted.items()}
+    times = [Path(path).stat().st_mtime_ns for path in paths]
+    executed(text)
+    assert [Path(path).stat().st_mtime_ns for path in calls[1]] == times
+
+
+def test_a_build_that_fails_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    text = file_of("conv3d_softmax_max_pools", "float32").replace('CPU = r"""\n', 'CPU = r"""\n#error no\n')
+    with pytest.raises(
+        RuntimeError, match=r"(?s)^Error building extension 'conv3d.*kernel\.cpp.*#error no"
+    ):
+        executed(text)
 
 
 # Names
@@ -146,12 +194,12 @@ def test_names_of_a_kernel_are_its_own() -> None:
 
 def test_functions_that_are_alike_are_shared() -> None:
     """Functions of one text are one, unless they call functions that differ."""
-    whole = file_of("kernelbench/conv3d_softmax_max_pools")
+    whole = file_of("conv3d_softmax_max_pools")
     heads = [line for line in whole.splitlines() if line.startswith(("def ", "class "))]
     names = [line.partition("(")[0] for line in heads]
     assert len(names) == len(set(names))
     assert {"def of_dims", "def pooled_run", "def run", "class PooledKernels", "class Kernels"} <= {*names}
     assert "def pooled_of_dims" not in names
-    others = file_of("kernelbench/conv3d_group_norm_min_clamp_dropout")
+    others = file_of("conv3d_group_norm_min_clamp_dropout")
     assert others.count("def along(") == 1  # the last helper of one kernel, and not that of the other
     assert "clamped_along" not in others

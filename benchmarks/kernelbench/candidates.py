@@ -87,13 +87,18 @@ def _made(path: Path) -> Made:
     try:
         if path.suffix == ".py":
             return Made(path, path.read_text(encoding="utf-8"))
-        return Made(path, standalone.text(committed(path) or compiled(path), BINDING.value))
+        if known := committed(path):
+            return Made(path, standalone.text(known, BINDING.value))
+        built = compiled(path)
+        return Made(path, standalone.text(built.text, BINDING.value, apart=built.apart))
     except (SpecErrors, FusegenError, OSError, UnicodeDecodeError) as error:
         return Made(path, refused=str(error))
 
 
 def committed(spec: Path) -> str:
-    """Return the committed module of a spec; empty where there is none, or one of another text of the spec.
+    """Return the committed module of a spec.
+
+    It is empty where there is none, one of another text of the spec, or one of several kernels.
 
     Raises:
         SpecErrors: every mistake in the spec.
@@ -103,17 +108,18 @@ def committed(spec: Path) -> str:
     if not path.is_file() or manifest.read(MODULES).binding != BINDING.value:
         return ""
     text = path.read_text(encoding="utf-8")
-    return text if f"\n# Spec {library.load(spec).digest}." in text else ""
+    loaded = library.load(spec)
+    return text if f"\n# Spec {loaded.digest}." in text and not loaded.front else ""
 
 
-def compiled(spec: Path) -> str:
+def compiled(spec: Path) -> modules.Built:
     """Return the module that the compiler makes of a spec.
 
     Raises:
         SpecErrors: every mistake in the spec.
     """
     [built] = modules.built((spec,), MODULES, BINDING).values()
-    return built.text
+    return built
 
 
 def _named(path: Path) -> dict[str, str | Path]:

@@ -163,7 +163,8 @@ def _build_standalone(
     built = modules.built(paths, folder, bound)
     dtypes = (dtype,) if dtype else DTYPES
     texts = {
-        folder / path.name: standalone.text(one.text, bound.value, dtypes) for path, one in built.items()
+        folder / path.name: standalone.text(one.text, bound.value, dtypes, one.apart)
+        for path, one in built.items()
     }
     outputs.opened(folder, specs_folder()).require_own(texts)
     make(write.changes(texts))

@@ -45,11 +45,13 @@ class Module:
     Attributes:
         compiled: its spec after all stages; with rows it has others.
         text: of the module.
+        apart: of a module of each kernel alone, by its name; none of a module of one kernel.
         kernels: the digests of its kernels.
     """
 
     compiled: AnyCompiled
     text: str
+    apart: Mapping[str, str]
     kernels: Kernels
 
 
@@ -109,15 +111,17 @@ def launches(of: Compiled) -> Table:
 
 def module(of: AnyCompiled, binding: Binding = Binding.STABLE) -> str:
     """Return the text of a spec's module."""
-    return _rendered(of, binding)[0]
+    return rendered(of, binding).text
 
 
-def _rendered(of: AnyCompiled, binding: Binding) -> tuple[str, Kernels]:
-    """Return the text of a spec's module, and the digests of its kernels, those in front among them."""
-    every = [(title(each.spec, of.spec), *_content(each, binding)) for each in kernels(of)]
-    *fronts, (_, own, _) = every
-    text = whole.module(own, [(name, context) for name, context, _ in fronts])
-    return text, joined([digests for _, _, digests in every])
+def rendered(of: AnyCompiled, binding: Binding = Binding.STABLE) -> Module:
+    """Return a spec's module."""
+    every = [_content(each, binding) for each in kernels(of)]
+    *ahead, (own, _) = every
+    names = [title(spec, of.spec) for spec in of.spec.kernels[:-1]]
+    fronts = {name: context for name, (context, _) in zip(names, ahead, strict=True)}
+    apart = whole.apart(own, fronts) if fronts else {}
+    return Module(of, whole.module(own, fronts), apart, joined([digests for _, digests in every]))
 
 
 def _content(of: AnyCompiled, binding: Binding) -> tuple[python.Context, Kernels]:
@@ -182,8 +186,7 @@ def built(bindings: Mapping[Path, Binding], output: Path) -> dict[Path, Module]:
 
 def _built(path: Path, binding: Binding) -> Module:
     try:
-        found = compiled_either(path)
-        return Module(found, *_rendered(found, binding))
+        return rendered(compiled_either(path), binding)
     except RecursionError:
         limit = sys.getrecursionlimit() // FRAMES
         remedy = "split it into several specs"

@@ -30,6 +30,9 @@ class Built:
     """The module of a spec."""
 
     text: str  # of its module
+    apart: Mapping[
+        str, str
+    ]  # of a module of each kernel alone, by its name; none of a module of one kernel
     kernels: Kernels  # the digests of its kernels
     remarks: tuple[str, ...]  # what `build` says of it
 
@@ -74,9 +77,10 @@ def built(specs: Sequence[Path], output: Path, binding: Binding = Binding.STABLE
 
 def _recalled(key: str | None) -> Built | None:
     match compile_cache.recall(key) if key else None:
-        case {"text": str(text), "kernels": kernels, "remarks": [*remarks]}:
+        case {"text": str(text), "apart": {**apart}, "kernels": kernels, "remarks": [*remarks]}:
             with contextlib.suppress(ValueError):
-                return Built(text, kernels_of(kernels), tuple(map(str, remarks)))
+                texts = {str(name): str(each) for name, each in apart.items()}
+                return Built(text, texts, kernels_of(kernels), tuple(map(str, remarks)))
     return None
 
 
@@ -125,7 +129,7 @@ def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
         for one in found.values()
     ]
     return {
-        job: Built(one.text, one.kernels, tuple(said))
+        job: Built(one.text, one.apart, one.kernels, tuple(said))
         for job, one, said in zip(jobs, found.values(), remarks, strict=True)
     }
 

@@ -1,23 +1,36 @@
 """Modules in one file each, which need nothing beside them and run through `exec`, without `__file__`."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from fusegen.codegen import render, runtime_text
 from fusegen.codegen.standalone import file_parts, kinds
 from fusegen.core.dtypes import ELEMENTS
 
 IMPORTS = re.compile(r"^from \.+_runtime import (?P<names>.+)\n", re.MULTILINE)
+NONE: Mapping[str, str] = MappingProxyType({})
 TORCH = "import torch\n"
 LIBRARIES = "import contextlib\nimport hashlib\nimport importlib.abc\nimport importlib.util\nimport sys\n\n"
 
 
-def text(module: str, binding: str, dtypes: Collection[str] = tuple(ELEMENTS)) -> str:
-    """Return the standalone file of a module's text beside a runtime, for some dtypes.
+def text(
+    module: str,
+    binding: str,
+    dtypes: Collection[str] = tuple(ELEMENTS),
+    apart: Mapping[str, str] = NONE,
+) -> str:
+    """Return the standalone file of a module.
 
     It has what is used; one for pybind11, or of a kind without a form of its own, has the runtime inside.
+
+    Args:
+        module: the text beside a runtime.
+        binding: of the kernels.
+        dtypes: that the file takes.
+        apart: the text of a module of each kernel alone, by its name, where there are several.
     """
-    context = kinds.context_of(module, dtypes) if binding == "stable" else None
+    context = kinds.context_of(apart or {"": module}, dtypes) if binding == "stable" else None
     return _with_runtime(module, binding) if context is None else file_parts.filled_in(context)
 
 

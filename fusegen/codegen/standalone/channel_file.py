@@ -5,7 +5,6 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from fusegen.codegen.render import fill
 from fusegen.codegen.standalone import file_parts, helpers, row_file, text
 from fusegen.codegen.standalone.phase_items import Loops
 from fusegen.codegen.standalone.reading import Module
@@ -43,8 +42,7 @@ def context(module_text: str, dtypes: Collection[str]) -> dict[str, Any]:
     for header, other in HEADERS.items():
         module_text = module_text.replace(header, other)
     module = Module(row_file.prepared(module_text))
-    found = _context(module, [d for d in ELEMENTS if d in dtypes])
-    return found | {"kernels": fill("standalone/channels/kernels.py.j2", found).rstrip("\n")}
+    return _context(module, [d for d in ELEMENTS if d in dtypes]) | {"templates": ("channels/kernels",)}
 
 
 def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:

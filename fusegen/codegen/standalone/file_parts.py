@@ -23,33 +23,35 @@ CPP = re.compile(r'(r""".*?""")', re.DOTALL)
 
 def part(context: dict[str, Any]) -> str:
     """Return the kernels of a file, and the function that runs them."""
-    return fill("standalone/part.py.j2", {"thin": {}} | context).rstrip("\n")
+    given = {"thin": {}, "prefix": ""} | context
+    kernels = [fill(f"standalone/{name}.py.j2", given).rstrip("\n") for name in context["templates"]]
+    return fill("standalone/part.py.j2", given | {"kernels": "\n\n".join(kernels)}).rstrip("\n")
 
 
 def filled_in(context: dict[str, Any]) -> str:
     """Return a file, whose lines of Python are broken where they are too long."""
-    whole = fill("standalone/file.py.j2", {"body": part(context)} | context)
+    body = context["body"] if "body" in context else part(context)
+    whole = fill("standalone/file.py.j2", {"several": False} | context | {"body": body})
     pieces = CPP.split(whole)
     return "".join(piece if CPP.match(piece) else python.wrapped_lines(piece) for piece in pieces)
 
 
-def library(
-    begin: str,  # of the statement
-    name: str,  # of the library
-    cpu: str,  # where the C++ of each device is
-    cuda: str,
-) -> str:
-    """Return a statement that builds and loads a library."""
-    flags = filled(
+def flags() -> list[str]:
+    """Return the lines of the arguments that give a library's flags."""
+    cpu = filled(
         [f'"{flag}"' for flag in (*CPU_FLAGS, "-march=native")], WIDTH - len("    extra_cflags=[]")
     )
-    lines = [f"{'extra_cflags=[' if i == 0 else '    '}{line}" for i, line in enumerate(flags)]
+    lines = [f"{'extra_cflags=[' if i == 0 else '    '}{line}" for i, line in enumerate(cpu)]
     lines[-1] = lines[-1].rstrip(",") + "],"
-    given = f"{name}, {cpu}, {cuda} if torch.cuda.is_available() else []"
+    return [*lines, f"extra_cuda_cflags={CUDA_FLAGS},".replace("'", '"')]
+
+
+def library() -> str:
+    """Return the statement that builds and loads a library."""
+    given = "NAME, CPU, CUDA if torch.cuda.is_available() else []"
     first = f"{given}, is_python_module=False, no_implicit_headers=True,"
-    last = f"extra_cuda_cflags={CUDA_FLAGS},".replace("'", '"')
-    inside = "".join(f"    {line}\n" for line in (first, *lines, last))
-    return f"{begin}ctypes.CDLL(load_inline(\n{inside}))"
+    inside = "".join(f"    {line}\n" for line in (first, *flags()))
+    return f"LIBRARY = ctypes.CDLL(load_inline(\n{inside}))"
 
 
 def head(module: Module, laid: dict[str, str], dtypes: list[str]) -> dict[str, Any]:
@@ -65,7 +67,7 @@ def head(module: Module, laid: dict[str, str], dtypes: list[str]) -> dict[str, A
     return {
         "head": head,
         "library": f"{module.name}_{digest}",
-        "built": library("LIBRARY = ", "NAME", "CPU", "CUDA"),
+        "built": library(),
     }
 
 

@@ -1,6 +1,6 @@
 """The kinds of standalone files: which modules they are of, and what their templates name."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from fusegen.codegen.standalone import (
@@ -24,12 +24,17 @@ KINDS: tuple[tuple[Callable[[str], bool], Context], ...] = (
 )
 
 
-def context_of(module: str, dtypes: Collection[str]) -> dict[str, Any] | None:
-    """Return what the templates of a module's file name; None where the file has the runtime inside."""
-    made = []
-    for one in several_file.modules(module):
+def context_of(modules: Mapping[str, str], dtypes: Collection[str]) -> dict[str, Any] | None:
+    """Return what the templates of a file name; None where the file has the runtime inside.
+
+    Args:
+        modules: the text of a module of each kernel alone, by the kernel's name.
+        dtypes: that the file takes.
+    """
+    made = {}
+    for name, one in modules.items():
         context = next((context for is_light, context in KINDS if is_light(one)), None)
         if context is None:
             return None
-        made.append(context(one, dtypes))
-    return made[0] if len(made) == 1 else several_file.context(module, made)
+        made[name] = context(one, dtypes)
+    return several_file.context(made) if len(made) > 1 else next(iter(made.values()))

@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from fusegen.codegen.render import fill
 from fusegen.codegen.standalone import file_parts, row_file, text
 from fusegen.codegen.standalone.phase_items import Loops
 from fusegen.codegen.standalone.reading import Module
@@ -53,8 +52,7 @@ def context(module_text: str, dtypes: Collection[str]) -> dict[str, Any]:
     for pattern in (MEAN, OF_PART, LEFT_OUT, row_file.SUMS):
         module_text = pattern.sub("", module_text)
     module = Module(row_file.prepared(module_text))
-    found = _context(module, [d for d in ELEMENTS if d in dtypes])
-    return found | {"kernels": fill("standalone/parts/kernels.py.j2", found).rstrip("\n")}
+    return _context(module, [d for d in ELEMENTS if d in dtypes]) | {"templates": ("parts/kernels",)}
 
 
 def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:

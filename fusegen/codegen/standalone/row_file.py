@@ -6,7 +6,6 @@ from collections.abc import Collection
 from textwrap import wrap
 from typing import Any
 
-from fusegen.codegen.render import fill
 from fusegen.codegen.standalone import file_parts, helpers, text
 from fusegen.codegen.standalone.functions import parts
 from fusegen.codegen.standalone.instances import STORED
@@ -101,8 +100,7 @@ def context(module_text: str, dtypes: Collection[str]) -> dict[str, Any]:
     read = Module(text_of_rows)
     has_no_sums = row_dims(read).is_split or "indices" in read.given
     module = Module(SUMS.sub("", text_of_rows)) if has_no_sums else read
-    found = _context(module, [d for d in ELEMENTS if d in dtypes])
-    return found | {"kernels": fill("standalone/rows/kernels.py.j2", found).rstrip("\n")}
+    return _context(module, [d for d in ELEMENTS if d in dtypes]) | {"templates": ("rows/kernels",)}
 
 
 def prepared(module: str) -> str:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from fusegen.codegen.render import fill
 from fusegen.codegen.standalone import file_parts, helpers, row_file, text
 from fusegen.codegen.standalone.items import Item
 from fusegen.codegen.standalone.phase_items import Loops, Types
@@ -41,8 +40,7 @@ def context(module_text: str, dtypes: Collection[str]) -> dict[str, Any]:
     for header, other in HEADERS.items():
         module_text = module_text.replace(header, other)
     module = Module(row_file.prepared(module_text))
-    found = _context(module, [d for d in ELEMENTS if d in dtypes])
-    return found | {"kernels": fill("standalone/rows/kernels.py.j2", found).rstrip("\n")}
+    return _context(module, [d for d in ELEMENTS if d in dtypes]) | {"templates": ("rows/kernels",)}
 
 
 def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:

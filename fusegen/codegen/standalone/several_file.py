@@ -1,29 +1,20 @@
 """A file of several kernels: each is printed as in a file of its own, under names of its own."""
 
 import ast
+import hashlib
 import io
 import re
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from textwrap import indent
 from typing import Any
 
+from fusegen.codegen.render import fill
+from fusegen.codegen.render.python import filled
 from fusegen.codegen.standalone import file_parts
 
-REGISTERED = re.compile(r"^(\w+)_KERNELS = \w+\(", re.MULTILINE)  # all kernels but the last one
-SOURCES = "KERNELS|SHARED_SOURCE|CUDA_SOURCE|CPU_SOURCE"
-CHECKED = re.compile(
-    r"^ +\w+_KERNELS\.of\((?:[^()]|\([^()]*\))*\)\n", re.MULTILINE
-)  # numbers, which a call checks, too
-EXAMPLES = ("get_inputs", "get_init_inputs")  # functions
 F_STRING = re.compile(r"\{(\w+)\}")
-OF_NAME = "  # of the library and of the operator's namespace"
-CALL = "LIBRARY = built(NAME, CPU, CUDA)"
-BUILT = '''def built(name, cpu, cuda):
-    """Return the library of a kernel."""
-'''
 
 
 @dataclass(frozen=True)
@@ -41,61 +32,48 @@ class Statement:
     words: frozenset[str]
 
 
-def modules(module: str) -> list[str]:
-    """Return the texts of modules of one kernel each; the last one has the model."""
-    found = REGISTERED.findall(module)
-    if not found:
-        return [module]
-    nodes, lines = ast.parse(module).body, module.splitlines(keepends=True)
-    begin = next(node.lineno for node in nodes if isinstance(node, ast.Assign))
-    own: dict[str, list[str]] = {owner: ["".join(lines[: begin - 1])] for owner in (*found, "")}
-    for node in nodes:
-        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
-        if first >= begin:
-            statement = "".join(lines[first - 1 : node.end_lineno])
-            for owner in _owners(node, statement, found):
-                own[owner].append(statement)
-    return [_of_one("\n".join(parts), owner) for owner, parts in own.items()]
-
-
-def _owners(node: ast.stmt, statement: str, found: Sequence[str]) -> list[str]:
-    """Return the kernels that a statement is of; the last one has no name."""
-    name = getattr(node, "name", "")
-    if name in EXAMPLES:
-        return [*found, ""]
-    if isinstance(node, ast.ClassDef):
-        return [""]
-    named = [one for one in found if name.startswith(f"{one.lower()}_eager")]
-    return named or [one for one in found if re.search(rf"\b{one}_(?:{SOURCES})\b", statement)] or [""]
-
-
-def _of_one(module: str, owner: str) -> str:
-    """Return the text of a module of one kernel, whose names are those of the only one."""
-    if owner:
-        module = re.sub(rf"\b{owner}_({SOURCES})\b", r"\1", module)
-        return re.sub(rf"\b{owner.lower()}_(eager(?:_gradient)?)\b", r"\1", module)
-    layers = re.sub(r"\b(\w+)_KERNELS\.layer\(", lambda m: f"{m[1].lower()}_layer(", module)
-    return re.sub(r"\b\w+_KERNELS\.", "KERNELS.", CHECKED.sub("", layers))
-
-
-def context(module: str, contexts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the template of a file names, from what it names of files of one kernel each."""
-    owners, last = [*REGISTERED.findall(module), ""], contexts[-1]
-    printed = ["\n\n".join([file_parts.part(one | {"built": CALL}), *one["helpers"]]) for one in contexts]
+def context(contexts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return what the template of a file names, from what that of each kernel does, by the name."""
+    owners, last = [*contexts], [*contexts.values()][-1]
+    printed = ["\n\n".join([_part(name, one), *one["helpers"]]) for name, one in contexts.items()]
     several = [[*_statements(f"{one}\n")] for one in printed]
-    built = indent(file_parts.library("return ", "name", "cpu", "cuda"), "    ")
-    shared, body = _shared(several), [f"{BUILT}{built}"]
-    for k, (owner, statements, one) in enumerate(zip(owners, several, contexts, strict=True)):
-        names = {s.name: _renamed(owner, s.name) for s in statements if s.name not in shared}
+    shared, parts = _shared(several), []
+    for k, (owner, statements, one) in enumerate(zip(owners, several, contexts.values(), strict=True)):
+        names = {s.name: _renamed(owner.upper(), s.name) for s in statements if s.name not in shared}
         kept = "".join(s.text for s in statements if shared.get(s.name, k) == k)
         if owner:
-            kept = f"{kept.replace(OF_NAME, '')}\n{one['functions']}"
-        body += ["", _with_names(kept, names).rstrip("\n")]
+            kept = f"{kept}\n{one['functions']}"
+        parts.append(_with_names(kept, names).strip("\n"))
     return last | {
-        "body": "\n".join(body),
+        "body": fill("standalone/several.py.j2", _library(contexts) | {"parts": parts}).rstrip("\n"),
         "helpers": [],
-        "given_up": file_parts.given_up(*(one["given_up"] for one in contexts)),
+        "several": True,
+        "given_up": file_parts.given_up(*(one["given_up"] for one in contexts.values())),
     }
+
+
+def _part(name: str, context: dict[str, Any]) -> str:
+    """Return a kernel of a library, whose functions begin with its name."""
+    return file_parts.part(context | {"built": "", "prefix": _prefix(name)})
+
+
+def _prefix(name: str) -> str:
+    return f"{name}_" if name else ""  # of the last kernel
+
+
+def _library(contexts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return what the template names of the library: its name, and the C++ of each kernel by its file."""
+    digest = hashlib.sha256(repr([one["library"] for one in contexts.values()]).encode()).hexdigest()[:8]
+    files = [
+        line
+        for end, text in (("cpp", "CPU"), ("cu", "CUDA"))
+        for line in filled(
+            [f'"{_prefix(name)}kernel.{end}": {_renamed(name.upper(), text)}' for name in contexts],
+            file_parts.WIDTH - 4,
+        )
+    ]
+    library = f"{[*contexts.values()][-1]['name']}_{digest}"
+    return {"flags": file_parts.flags(), "library": library, "files": files}
 
 
 def _statements(python: str) -> Iterator[Statement]:

@@ -61,7 +61,7 @@ HEADS = {  # the same of one device
     },
 }
 ROOTS = ("run", "run_convolved")
-TEMPLATES = {False: ["elements"], True: ["elements", "thin/kernels"]}  # without a convolution, and with one
+TEMPLATES = {False: ("elements",), True: ("elements", "thin/kernels")}  # without a convolution, with one
 FORMS = {"cuda": "cuda.cuh", "cpu": "cpu.h"}  # the templates of devices
 OWN = frozenset(  # names of a file, which a module's functions and tensors must not have
     "torch ctypes nn Tensor Call Kernels LIBRARY TYPES NAME ctx y empty laid run operator kernels plain "
@@ -86,10 +86,7 @@ def context(module_text: str, dtypes: Collection[str]) -> dict[str, Any]:
     """Return what the templates of a file name, from a module's text beside a runtime, for some dtypes."""
     own = [d for d in ELEMENTS if d in dtypes]
     found = _context(Module(thin_file.prepared(module_text, [ELEMENTS[d].bits for d in own])), own)
-    kernels = [
-        fill(f"standalone/{name}.py.j2", found).rstrip("\n") for name in TEMPLATES[bool(found["thin"])]
-    ]
-    return found | {"kernels": "\n\n".join(kernels)}
+    return found | {"templates": TEMPLATES[bool(found["thin"])]}
 
 
 def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:

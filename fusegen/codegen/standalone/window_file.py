@@ -5,7 +5,6 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from fusegen.codegen.render import fill
 from fusegen.codegen.standalone import file_parts, helpers, text
 from fusegen.codegen.standalone.items import Item
 from fusegen.codegen.standalone.phase_items import Loops, Types
@@ -57,8 +56,7 @@ def context(module_text: str, dtypes: Collection[str]) -> dict[str, Any]:
     for header, other in HEADERS.items():
         module_text = module_text.replace(header, other)
     module = Module(DECISIONS.sub("", module_text))
-    found = _context(module, [d for d in ELEMENTS if d in dtypes])
-    return found | {"kernels": fill("standalone/windows/kernels.py.j2", found).rstrip("\n")}
+    return _context(module, [d for d in ELEMENTS if d in dtypes]) | {"templates": ("windows/kernels",)}
 
 
 def _tensors(module: Module, kernel: str) -> list[str]:
