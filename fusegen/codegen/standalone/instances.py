@@ -17,6 +17,10 @@ WIDTHS = (16, 32, 64)  # the bits of elements
 CHIP = 90  # whose launches a file has
 TABLE = re.compile(r"^constexpr (?:Prefetch)?Launch (\w+)\[\]", re.MULTILINE)
 ROW = re.compile(r"\{(\d+), (\w+), (\d+), (\d+)(?:, \d+)?\}")
+ROW_OF_CHIP = re.compile(r"\{\w+, (\d+), (\d+)\}")
+NAMED = re.compile(r"\*BITS\d+ = (\w+)")  # the launch tables of a kernel
+LAUNCHES = re.compile(r"  static constexpr const Launch [^;]*;\n")
+OF_METHODS = re.compile(r"  using Methods? = .*;\n|  static constexpr double DEFAULTS\[\] = .*;\n")
 BY_CURVES = re.compile(r"FUSEGEN_BY_CURVES\((.*), Curve\d+\);")
 KERNEL = re.compile(r"^struct (?:Forward|Backward) ", re.MULTILINE)
 STORED = {16: "half", 32: "float", 64: "double"}  # the type of an element, by its bits
@@ -70,9 +74,26 @@ def vectors(one: Item) -> set[int]:
     return {int(count) for count in re.findall(r", (\d)\}", one.text)} if TABLE.search(one.text) else set()
 
 
+def launch(own: Sequence[Item]) -> tuple[int, int] | None:
+    """Return the threads and vectors of every launch; None where launches differ."""
+    tables = {name for one in own for name in NAMED.findall(one.text)}
+    rows = {
+        (int(threads), int(count))
+        for one in own
+        if tables & {*one.names}
+        for threads, count in ROW_OF_CHIP.findall(one.text)
+    }
+    return rows.pop() if len(rows) == 1 else None
+
+
+def of_one_launch(own: Iterable[Item]) -> list[Item]:
+    """Return the items of a module without launch tables, and kernels that name none."""
+    return [item(LAUNCHES.sub("", one.text)) for one in own if not TABLE.search(one.text)]
+
+
 def of_formulas(own: Iterable[Item]) -> list[Item]:
-    """Return the items of a module of formulas only, without the names of methods."""
-    return [item(re.sub(r"  using Methods? = .*;\n", "", one.text)) for one in own]
+    """Return the items of a module of formulas only, without what methods alone read."""
+    return [item(OF_METHODS.sub("", one.text)) for one in own]
 
 
 def of_one_type(own: Iterable[Item], types: Sequence[Mapping[str, Any]]) -> list[Item]:

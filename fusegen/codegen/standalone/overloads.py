@@ -35,7 +35,6 @@ class Overloads:
                 self.functions[item.names[0]].append(found)
             elif TYPE.search(item.text):
                 self.structs.update({name: item for name in item.names if name not in self.functions})
-
             elif constant := CONSTANT.search(item.text):
                 self.constants |= {name: self.resolved(constant[1], {}) for name in item.names}
 
@@ -54,18 +53,11 @@ class Overloads:
         if kind.startswith("params<"):
             return kind[7:-1]
         base, _, argument = kind.partition("<")
-        found = (
-            re.search(rf"^\s+([\w]+) [^;(]*\b{name}\b", self.structs[base].text, re.MULTILINE)
-            if base in self.structs
-            else None
-        )
-        found = found or (
-            re.search(rf"[{{;]\s*(\w+) [^;(]*\b{name}\b", self.structs[base].text)
-            if base in self.structs
-            else None
-        )
+        text = self.structs[base].text if base in self.structs else ""
+        declared = rf"(\w+) [^;(]*\b{name}\b"  # on a line of its own, or behind another member
+        found = re.search(rf"^\s+{declared}", text, re.MULTILINE) or re.search(rf"[{{;]\s*{declared}", text)
         one = self.resolved(found[1], {"M": argument[:-1] or ANY}) if found else ANY
-        is_array = found and re.search(rf"\b{name}\[\w+\][,;]", self.structs[base].text)
+        is_array = found and re.search(rf"\b{name}\[\w+\][,;]", text)
         return f"array<{one}>" if is_array else one
 
     def resolved(self, text: str, types: dict[str, str]) -> str:

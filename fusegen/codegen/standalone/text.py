@@ -70,7 +70,10 @@ OWN = frozenset(  # names of a file, which a module's functions and tensors must
 )
 REGISTERED = re.compile(r"^\w*KERNELS = (\w+)\(", re.MULTILINE)
 LEFT_OUT = re.compile(r"struct (?:Bit|FromBit) |_mask\(|_backward_masked\(")  # kernels of bitmasks
-GIVEN_UP = "Given up: in place, out=, autocast, vmap, forward mode, prefetches, launches of other chips."
+GIVEN_UP = (
+    "Given up: in place, out=, autocast, kernels in torch.func and forward mode, prefetches, "
+    "launches of other chips."
+)
 DRAWN_ONCE = "masks drawn again"
 
 
@@ -144,11 +147,15 @@ def _needed(module: Module, device: str, context: dict[str, Any]) -> tuple[Uses,
     kept = [instances.of_one_chip(item) for item in source.own if not LEFT_OUT.search(item.text)]
     own = instances.of_one_type(kept, context["types"]) if len(context["types"]) == 1 else kept
     own = instances.of_formulas(own) if context["plain"] else own
+    vectors = sorted({n for item in own for n in instances.vectors(item)})
+    if launch := instances.launch(own):
+        own, vectors = instances.of_one_launch(own), [launch[1]]
     cpu, found = "".join(item.text for item in own) * (device == "cpu"), {}
     for two_phases in (False, True):
         more = {
             "two_phases": two_phases,
-            "vectors": sorted({n for item in own for n in instances.vectors(item)}),
+            "launch": launch,
+            "vectors": vectors,
             "prepares": "PiecewiseOctaves" in cpu,
             "tiles": context["operands"] or any(word in cpu for word in ("Verified", "PiecewiseOctaves")),
             "widened": any(
