@@ -130,7 +130,8 @@ def test_names_of_tensors_that_a_file_has_itself() -> None:
     module = (GENERATED / "swiglu.py").read_text(encoding="utf-8")
     assert "Tensor up" in module
     assert "\nRUNTIME = {" not in standalone.text(module, "stable")
-    assert "\nRUNTIME = {" in standalone.text(module.replace("Tensor up", "Tensor kernels"), "stable")
+    for name in ("kernels", "transformed"):
+        assert "\nRUNTIME = {" in standalone.text(module.replace("Tensor up", f"Tensor {name}"), "stable")
 
 
 def test_a_file_has_what_is_called_and_no_more() -> None:

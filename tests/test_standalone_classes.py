@@ -27,7 +27,7 @@ LOSSES: dict[
     "losses/weighted_nll": (470, functional.nll_loss, True),
     "rows/nll_in_float32": (480, functional.nll_loss, False),
     "rows/cross_entropy_in_float32": (665, functional.cross_entropy, False),
-    "losses/weighted_cross_entropy_in_float32": (765, functional.cross_entropy, True),
+    "losses/weighted_cross_entropy_in_float32": (770, functional.cross_entropy, True),
 }
 INDICES = (-100, 0, 2, 1, -100, 0)  # of rows: of three classes, or none
 

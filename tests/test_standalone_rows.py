@@ -45,7 +45,7 @@ ROWS: dict[str, Callable[[Draw, int], list[Any]]] = {  # the arguments, for rows
     "cross_entropy": lambda draw, n: [draw(5, n), torch.tensor([0, n - 1, n // 2, -100, 0])],
 }
 LINES = {  # of a file, for one dtype and for all
-    "softmax": (500, 540),
+    "softmax": (505, 540),
     "layer_norm": (520, 560),
     "add_rms_norm": (500, 540),
     "cross_entropy": (640, 680),

@@ -45,7 +45,10 @@ def apart(own: Context, fronts: Fronts) -> dict[str, str]:
         name: _filled(front | {"operators": fill(OPERATORS, front), "model": ""})
         for name, front in fronts.items()
     }
-    layers = {name: front["layer_call"].replace("KERNELS.", f"{name}_") for name, front in fronts.items()}
+    layers = {
+        name: front["layer_call"].replace("KERNELS.layer(", f"{name}_layer(")
+        for name, front in fronts.items()
+    }
     ahead = [line for name, front in fronts.items() for line in _ran(front | {"layer_call": layers[name]})]
     model = fill(CLASS, own | {"forward_lines": [*ahead, *own["forward_lines"]]})
     return texts | {LAST: _filled(own | {"operators": fill(OPERATORS, own), "model": model})}

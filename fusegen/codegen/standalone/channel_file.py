@@ -18,12 +18,12 @@ METHODS = {
 OWN = frozenset(  # names of a file, which a module's functions and tensors must not have
     "torch ctypes nn Tensor Call Kernels LIBRARY TYPES NAME ctx made tensors results run operator kernels "
     "numbers moments scalars of_batch normalised layer channel_sum by_operations views plain known "
-    "eager".split()
+    "eager transformed".split()
 )
 HEADERS = {'"cuda/channels.cuh"': '"cuda/math.cuh"', '"cpu/channels.h"': '"cpu/math.h"'}
 GIVEN_UP = (
-    "Given up: blocks that share a channel, the order of sums, in place, out=, autocast, vmap, "
-    "forward mode."
+    "Given up: blocks that share a channel, the order of sums, in place, out=, autocast, "
+    "kernels in torch.func and forward mode."
 )
 
 

@@ -34,9 +34,10 @@ HELPERS = {  # functions that those of a module, or of its file, call
         raise RuntimeError(f"expected integers of the shape {tuple(rows)} on {x.device}, not {found}")
     none = given == ignored
     is_fit = (none | (given >= 0) & (given < row.numel())).all()
-    if x.is_cuda or torch.compiler.is_compiling():
+    is_one = not torch._C._are_functorch_transforms_active()  # else each batch has a truth value
+    if is_one and (x.is_cuda or torch.compiler.is_compiling()):
         torch._assert_async(is_fit, "an index is out of range")
-    elif not is_fit:
+    elif is_one and not is_fit:
         raise IndexError(f"an index is out of range for {row.numel()} elements")
     return given.masked_fill(none, -1).double()[(..., *(None,) * len(row))]''',
     "reduced": '''def reduced(values, reduction, index=None):

@@ -18,7 +18,7 @@ METHODS = {"function", "scalar", "with_options", "write", "run"}  # of KERNELS
 OWN = frozenset(  # names of a file, which a module's functions and tensors must not have
     "torch ctypes functools nn Tensor Call Kernels LIBRARY TYPES NAME ctx call made shaped tensors shape "
     "wide values results run operator kernels divisor length_of laid by_operations reduction plain alike "
-    "known eager".split()
+    "known eager transformed".split()
 )
 HEADERS = {'"cuda/parts.cuh"': '"cuda/math.cuh"', '"cpu/parts.h"': '"cpu/math.h"'}
 MEAN = re.compile(  # of a part: a file adds the parts, and divides their sum
@@ -30,7 +30,10 @@ LEFT_OUT = re.compile(
     r"struct Forward2 : Stores<ForwardValues, READS<>, 1> \{\n.*\n\};\n"
     r"|(?<=Forward1), Forward2(?=>)|, row_sum, of_row(?=;)"
 )
-GIVEN_UP = "Given up: the order of sums, floats for 16 bits, out=, autocast, vmap, forward mode."
+GIVEN_UP = (
+    "Given up: the order of sums, floats for 16 bits, out=, autocast, "
+    "kernels in torch.func and forward mode."
+)
 
 
 def is_light(module: str) -> bool:

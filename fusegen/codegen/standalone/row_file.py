@@ -28,7 +28,7 @@ METHODS = {  # of KERNELS
 OWN = frozenset(  # names of a file, which a module's functions and tensors must not have
     "torch ctypes nn Tensor Call Kernels LIBRARY TYPES NAME ctx made tensors divided are_sums results run "
     "operator kernels indexed reduced values reduction plain alike known eager groups of_groups "
-    "of_wide".split()
+    "of_wide transformed".split()
 )
 REGISTERED = re.compile(r"^\w*KERNELS = (\w+)\(", re.MULTILINE)
 STRUCT = re.compile(r"^struct \w+ : (\w+)<", re.MULTILINE)
@@ -70,7 +70,7 @@ BITS = re.compile(r"unsigned FEATURES = (\d+);")
 CHUNKS_OF_SUMS, CHUNKS = 64, 1024  # parts of the rows, of which a thread takes several
 GIVEN_UP = (
     "Given up: the order of sums, rows in registers, floats for 16 bits, in place, out=, "
-    "autocast, vmap, forward mode."
+    "autocast, kernels in torch.func and forward mode."
 )
 
 

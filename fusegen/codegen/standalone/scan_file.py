@@ -22,7 +22,10 @@ HEADERS = {  # what scans join is in a header of its own
 }
 STRUCT = re.compile(r"^struct (?:Forward|Backward)\d* : (\w+)<", re.MULTILINE)
 BACKWARD = re.compile(r"^struct Backward\d* : Scans<", re.MULTILINE)
-GIVEN_UP = "Given up: vectors, rows in registers, in place, out=, autocast, vmap, forward mode."
+GIVEN_UP = (
+    "Given up: vectors, rows in registers, in place, out=, autocast, "
+    "kernels in torch.func and forward mode."
+)
 
 
 def is_light(module: str) -> bool:

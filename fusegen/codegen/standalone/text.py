@@ -66,7 +66,7 @@ FORMS = {"cuda": "cuda.cuh", "cpu": "cpu.h"}  # the templates of devices
 OWN = frozenset(  # names of a file, which a module's functions and tensors must not have
     "torch ctypes nn Tensor Call Kernels LIBRARY TYPES NAME ctx y empty laid run operator kernels plain "
     "alike known eager along as_numbers draw is_watched without_bias "
-    "convolved_shape convolve convolved".split()
+    "convolved_shape convolve convolved transformed".split()
 )
 REGISTERED = re.compile(r"^\w*KERNELS = (\w+)\(", re.MULTILINE)
 LEFT_OUT = re.compile(r"struct (?:Bit|FromBit) |_mask\(|_backward_masked\(")  # kernels of bitmasks

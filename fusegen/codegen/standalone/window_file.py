@@ -22,7 +22,7 @@ METHODS = {  # of KERNELS
 OWN = frozenset(  # names of a file, which a module's functions and tensors must not have
     "torch ctypes nn Tensor Call Kernels LIBRARY TYPES NAME RANK FRONT ctx made tensors run results "
     "operator kernels of_dims windows sizes_of shapes_of laid own views window plain alike known "
-    "eager".split()
+    "eager transformed".split()
 )
 DECISIONS = re.compile(  # of the runtime's kernels: the windows, and how they hold elements
     r"  using (?:KERNEL|STRIDE|PADDING|DILATION) = Sizes<[^;]*>;\n|  FUSEGEN_DIVISORS\n"
@@ -36,8 +36,8 @@ NUMBERS = (  # of windows
 )
 MACROS = ("FRONT", "BEHIND", "FRONT_GRADIENT", "BEHIND_GRADIENT")
 GIVEN_UP = (
-    "Given up: windows that share elements in registers, channels_last, in place, out=, autocast, vmap, "
-    "forward mode."
+    "Given up: windows that share elements in registers, channels_last, in place, out=, autocast, "
+    "kernels in torch.func and forward mode."
 )
 
 
