@@ -22,15 +22,17 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.rows import timed
-from fusegen.project import standalone
+from fusegen.project import modules, standalone
 
-GENERATED, SPECS = Path("generated"), Path("specs/kernelbench")
+GENERATED, SPECS = Path("generated"), Path("specs")
+HEAD = "| | bits | module | file | ratio | step: module | file | ratio |\n|---|---|---|---|---|---|---|---|"
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
 def of_file(name: str, dtype: str) -> ModuleType:
     """Return a standalone file, executed as a module that has no file."""
-    text = standalone.text((GENERATED / f"{name}.py").read_text(encoding="utf-8"), "stable", (dtype,))
+    [built] = modules.built((SPECS / f"{name}.yaml",), GENERATED).values()
+    text = standalone.text(built.text, "stable", (dtype,), built.apart)
     made = ModuleType(f"standalone_{name.replace('/', '_')}")
     exec(compile(text, "<string>", "exec"), made.__dict__)
     return made
@@ -38,12 +40,12 @@ def of_file(name: str, dtype: str) -> ModuleType:
 
 def models(name: str, dtype: str, device: str) -> list[nn.Module]:
     """Return the module's model and the file's, with the same state."""
-    modules: list[Any] = [
+    both: list[Any] = [
         importlib.import_module(f"generated.{name.replace('/', '.')}"),
         of_file(name, dtype),
     ]
     made: list[nn.Module] = []
-    for each in modules:
+    for each in both:
         torch.manual_seed(1)
         made.append(each.ModelNew(*each.get_init_inputs()).to(device, getattr(torch, dtype)))
     made[1].load_state_dict(made[0].state_dict())
@@ -111,10 +113,9 @@ def _on(t: Any, device: str) -> Any:
 @click.option("--device", type=click.Choice(["cuda", "cpu"]), default="cuda")
 def main(names: tuple[str, ...], dtypes: tuple[str, ...], device: str) -> None:
     """Print a table: bits, and milliseconds of a call and of one with gradients."""
-    every = names or [
-        f"kernelbench/{path.stem}" for path in sorted(Path("specs/kernelbench").glob("*.yaml"))
-    ]
-    print("| | bits | module | file | module / file |\n|---|---|---|---|---|")
+    problems = sorted((SPECS / "kernelbench").glob("*.yaml"))
+    every = names or [f"kernelbench/{path.stem}" for path in problems]
+    print(HEAD)
     wrong = 0
     for name in every:
         for dtype in dtypes:
