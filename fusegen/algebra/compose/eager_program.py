@@ -54,11 +54,13 @@ class EagerComposer(Composer):
         args = (self.bind(f"{spec.name}_{tensor.name}", arg) for tensor, arg in tensors)
         return Apply("round_to_storage", (SpecCall(fused.spec, (*args, *fused.args[len(spec.tensors) :])),))
 
+    def pooling(self, call: SpecCall) -> Term:
+        """Return a pooling, which eager runs as one operation."""
+        return Apply("round_to_storage", (call,), call.span)
+
     def fold(self, fold: SpecCall) -> Term:
         """Return one reduction, rounded as eager stores it."""
         return Apply("round_to_storage", (fold,), fold.span)
-
-    pooling = fold  # which eager runs as one operation
 
     def operation(self, step: Apply) -> Term:
         """Return one operation as eager runs it: by a kernel of `aten.ATEN` if it has one, and rounded."""
