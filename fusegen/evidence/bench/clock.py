@@ -87,6 +87,19 @@ def at_memory_offsets(
     return {name: spread(several) for name, several in taken.items()}
 
 
+def rounds(runs: Mapping[Name, Run], device: str, count: int) -> dict[Name, Spread]:
+    """Return the time of each run, as of `turns`, over two turns or more of each."""
+    once = CLOCKS[device]()
+    taken: dict[Name, list[float]] = {name: [] for name in runs}
+    for _ in range(WARM_UPS):
+        for run in runs.values():
+            once(run)
+    for turn in range(count):
+        for name in _in_turn(list(runs), turn):
+            taken[name].append(once(runs[name]))
+    return {name: spread(several) for name, several in taken.items()}
+
+
 def calls(runs: Mapping[str, Run], device: str) -> dict[str, float]:
     """Return microseconds of a call by wall clock, of many in a row; the best round."""
     best = dict.fromkeys(runs, float("inf"))
