@@ -17,6 +17,7 @@ from torch._inductor import config, metrics
 from torch._inductor.utils import fresh_cache, run_and_get_code
 
 from fusegen.models.backend import fusegen, put_kernels_in
+from fusegen.models.lift.dynamo_graph import operators_of
 from fusegen.models.lift.found import regions_of
 from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.regions.pointwise import pointwise
@@ -97,7 +98,7 @@ def test_an_activation_is_known_as_dynamo_records_it(formula: str) -> None:
     found = []
 
     def read(graph: fx.GraphModule, inputs: object) -> Call:
-        [node] = [node for node in graph.graph.nodes if node.op == "call_function"]
+        [node] = [node for node in operators_of(graph).graph.nodes if node.op == "call_function"]
         found.append(ast.unparse(pointwise(node).body).replace(f"%{node.args[0]}", "x"))
         return graph.forward
 
@@ -143,8 +144,8 @@ def test_the_formulas_of_a_graph_for_one_dtype_and_layout(case: str) -> None:
     found: list[str] = []
 
     def read(graph: fx.GraphModule, _: object) -> Call:
-        rule = Rule(1, rows=GUARDED)
-        for region in regions_of(graph, Modes((graph.graph,)), rule).chosen:
+        rule, made = Rule(1, rows=GUARDED), operators_of(graph)
+        for region in regions_of(made, Modes((made.graph,)), rule).chosen:
             found.append(" ".join(line.strip() for line in region.formula))
         return graph.forward
 

@@ -10,15 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import fx
 
 from fusegen.core import write
 from fusegen.errors import FusegenError, SpecErrors
+from fusegen.models.lift.dynamo_graph import operators_of, take_over
 from fusegen.models.lift.found import Found, regions_of
 from fusegen.models.lift.lifted_network import FOLDER
 from fusegen.models.lift.modes import Modes
 from fusegen.models.lift.regions import builds
-from fusegen.models.lift.regions.aliases import unsafe
+from fusegen.models.lift.regions.aliases import disturbs
 from fusegen.models.lift.regions.pointwise import is_mask
 from fusegen.models.lift.regions.region_spec import RegionSpec
 from fusegen.models.lift.rule import Rule
@@ -31,6 +33,7 @@ from fusegen.runtime import together
 VARIABLE = "FUSEGEN_REGIONS"  # the folder of specs and modules
 OPTION = "regions"  # the same, among the options of torch.compile
 SOURCE = "a graph of torch.compile"
+TO = torch.ops.aten.to.dtype
 MODES = frozenset(  # calls that change how the operations behind them run
     "_set_grad_enabled _enter_autocast _exit_autocast _enter_inference_mode _exit_inference_mode "
     "set_grad_enabled inference_mode".split()
@@ -78,18 +81,24 @@ def put_kernels_in(graph: fx.GraphModule, folder: Path) -> int:
     Raises:
         FusegenError, SpecErrors: a file is refused.
     """
-    if any(_is_mode(node) or unsafe(node) for node in graph.graph.nodes):
+    if any(map(_is_mode, graph.graph.nodes)):
         return 0
-    note_source(graph.graph)
-    of = regions_of(graph, Modes((graph.graph,)), Rule(rows=GUARDED))
+    made = operators_of(graph)
+    if any(map(disturbs, made.graph.nodes)):
+        return 0
+    note_source(made.graph)
+    of = regions_of(made, Modes((made.graph,)), Rule(rows=GUARDED))
     if not of.chosen:
         return 0
     kernels = _built(of, folder)
-    made: dict[fx.Node, fx.Node] = {}
+    calls: dict[fx.Node, fx.Node] = {}
     for region in of.chosen:
-        made[region.region.result] = _call(graph.graph, region, kernels[region.key], made)
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
+        calls[region.region.result] = _call(made.graph, region, kernels[region.key], calls)
+    for node in reversed([node for region in of.chosen for node in region.region.nodes]):
+        if not node.users:  # else a write in place to a value of the region would stay
+            made.graph.erase_node(node)
+    made.graph.eliminate_dead_code()
+    take_over(graph, made)
     return len(of.chosen)
 
 
@@ -122,7 +131,7 @@ def _call(graph: fx.Graph, region: RegionSpec, kernels: Any, made: Mapping[fx.No
         arguments = []
         for node in region.region.inputs:
             read = made.get(node, node)
-            arguments.append(graph.call_method("to", (read, dtype)) if is_mask(node) else read)
+            arguments.append(graph.call_function(TO, (read, dtype)) if is_mask(node) else read)
         call = graph.call_function(kernels.overload, tuple(arguments))
     call.meta = dict(result.meta)
     result.replace_all_uses_with(call)

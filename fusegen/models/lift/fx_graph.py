@@ -1,9 +1,6 @@
-"""The graph of a model's forward, captured or Dynamo's, and its translation."""
+"""The captured graph of a model's forward, and its translation."""
 
 import ast
-import functools
-import inspect
-import operator
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -15,17 +12,6 @@ from fusegen.models.lift.load import Problem
 from fusegen.models.reader.capture import HOOKS as HOOKS
 from fusegen.models.reader.capture import NO_GRAD as NO_GRAD
 
-IN_PLACE = (  # of statements
-    *(operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow, operator.imatmul),
-    *(operator.ifloordiv, operator.imod, operator.iand, operator.ior, operator.ixor),
-)
-NO_WRITES = (
-    operator.and_,
-    operator.or_,
-    operator.not_,
-    operator.is_,
-    "requires_grad_",
-)  # named like writes
 CALLED = {"numpy_T": "T", "sym_size": "size", "sym_numel": "numel", "vector_norm": "norm"}  # operators
 LAYER = "layer"  # the key of the path of a layer, of the nodes that stand for its call
 REPLACED = "replaced"  # the key of nodes that make a new tensor in the place of a write
@@ -77,31 +63,6 @@ def live(graph: fx.Graph) -> set[fx.Node]:
     return found
 
 
-def writes_in_place(node: fx.Node) -> bool:
-    """Return True if a call writes to its first argument."""
-    if node.op == "call_module" or node.target in NO_WRITES:
-        return False
-    name = name_of(node)
-    written = name.endswith("_") and not name.endswith("__")
-    inplace = node.kwargs.get("inplace") or _given_inplace(node)
-    return written or node.target in IN_PLACE or bool(inplace)
-
-
-def _given_inplace(node: fx.Node) -> bool:
-    """Return True if a call has the argument ``inplace`` by its place."""
-    place = inplace_at(node.target)
-    return place is not None and len(node.args) > place and bool(node.args[place])
-
-
-@functools.cache
-def inplace_at(function: Any) -> int | None:
-    """Return the place of the argument ``inplace`` of a function of torch.nn.functional, if it has one."""
-    if getattr(function, "__module__", "") != "torch.nn.functional":
-        return None
-    names = [*inspect.signature(function).parameters]
-    return names.index("inplace") if "inplace" in names else None
-
-
 def own(graph: Any, model: nn.Module | None) -> None:
     """Set the module of a graph, which fx types as a GraphModule; only its layers are looked up."""
     graph.owning_module = model
@@ -123,7 +84,7 @@ def what(node: fx.Node) -> str:
 
 
 def name_of(node: fx.Node) -> str:
-    """Return the name of the function, the method or the operator that a node calls."""
+    """Return the name of the operator, or of what else a node calls."""
     if isinstance(node.target, OpOverload):
         return node.target._schema.name.rpartition("::")[2]
     return (

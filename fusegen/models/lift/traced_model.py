@@ -3,10 +3,11 @@
 import torch
 
 from fusegen.models.lift.constructed_state import Constructed
-from fusegen.models.lift.fx_graph import Traced, live, writes_in_place
+from fusegen.models.lift.fx_graph import Traced, live
 from fusegen.models.lift.load import Problem
 from fusegen.models.lift.model_graphs import as_constructed
 from fusegen.models.lift.model_inputs import Given
+from fusegen.models.lift.regions.aliases import writes
 from fusegen.models.lift.trace import Reader
 from fusegen.models.reader.aten_calls import TRACING
 
@@ -28,6 +29,6 @@ def _traced(problem: Problem, of: Constructed, given: Given) -> Traced:
         graph = as_constructed(of.model, str(problem.path), values)
     reader, needed = Reader(problem, of, given), live(graph)
     for node in graph.nodes:
-        if node in needed or writes_in_place(node) or node.op in ("placeholder", "call_module"):
+        if node in needed or writes(node) or node.op in ("placeholder", "call_module"):
             reader.take(node)
     return reader.found()

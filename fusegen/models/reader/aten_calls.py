@@ -22,7 +22,6 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from fusegen.models.reader.operator_call import Call, Calls, Place, Result
 
-KEYS = ("val", "example_value")  # of node.meta: of torch.export and AOTAutograd, and of Dynamo
 NO_OPERATIONS = frozenset("_assert_tensor_metadata _set_grad_enabled sym_size lift_fresh".split())
 UNUSUAL = 1_000_003  # a number that no call has as a constant
 MOST = 4096  # nodes whose operators are remembered
@@ -35,7 +34,7 @@ _known: dict[tuple[object, str], Calls | None] = {}  # of nodes that were read, 
 
 def value_of(node: fx.Node) -> Any:
     """Return the example value of a node; None where it has none."""
-    return next((node.meta[key] for key in KEYS if node.meta.get(key) is not None), None)
+    return node.meta.get("val")
 
 
 def hint(size: int | SymInt) -> int:

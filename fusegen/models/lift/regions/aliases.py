@@ -4,25 +4,19 @@ import operator
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import fx, nn
 from torch._ops import OpOverload
 
-from fusegen.models.lift.fx_graph import NO_GRAD, REPLACED, name_of, writes_in_place
+from fusegen.models.lift.fx_graph import NO_GRAD, REPLACED, name_of
 from fusegen.models.reader.aten_calls import layer_of
 from fusegen.models.reader.aten_table import ROWS
 
-VIEWS = frozenset(  # calls whose result may share the memory of what they read
-    "detach contiguous unsqueeze squeeze view reshape view_as reshape_as transpose permute t flatten "
-    "unflatten expand expand_as narrow select getitem chunk split unbind tensor_split hsplit vsplit "
-    "to type type_as float double half bfloat16 cpu cuda swapaxes swapdims movedim moveaxis diagonal "
-    "real imag positive pos getattr dropout alias unfold as_strided numpy_T T mT H adjoint ravel "
-    "broadcast_to dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout atleast_1d "
-    "atleast_2d atleast_3d unsafe_chunk unsafe_split requires_grad einsum broadcast_tensors meshgrid "
-    "split_with_sizes dsplit view_as_real view_as_complex conj resolve_conj resolve_neg sum_to_size "
-    "cartesian_prod bool int long short char byte cfloat cdouble values indices".split()
+VIEWS = frozenset(  # operators whose results may share memory with their arguments, as no schema says
+    "alpha_dropout atleast_1d atleast_2d atleast_3d broadcast_tensors cartesian_prod dropout einsum "
+    "feature_alpha_dropout feature_dropout meshgrid sum_to_size type_as unsafe_chunk unsafe_split".split()
 )
 STATISTICS = ("running_mean", "running_var")
+HELD = ("placeholder", "get_attr")  # kinds of nodes that others hold, too
 VIEW_LAYERS = (nn.Identity, nn.Flatten, nn.Unflatten, nn.modules.dropout._DropoutNd, nn.Sequential)
 
 
@@ -30,7 +24,8 @@ def writes(node: fx.Node) -> bool:
     """Return True if a node writes to its first argument."""
     if node.op == "call_module":
         return bool(getattr(layer_of(node), "inplace", False))
-    return node.op in ("call_function", "call_method") and writes_in_place(node)
+    first = node.target._schema.arguments[:1] if isinstance(node.target, OpOverload) else ()
+    return any(each.alias_info is not None and each.alias_info.is_write for each in first)
 
 
 def unsafe(node: fx.Node) -> str:
@@ -46,7 +41,7 @@ def unsafe(node: fx.Node) -> str:
     of = node.args[0] if node.args else None
     if NO_GRAD in node.meta and isinstance(of, fx.Node) and NO_GRAD not in of.meta:
         return "it writes without a gradient to a value that has one"
-    while isinstance(of, fx.Node) and of.op not in ("placeholder", "get_attr"):
+    while isinstance(of, fx.Node) and of.op not in HELD:
         if len(of.users) > 1:
             return "what it writes to is read elsewhere"
         if not is_view(of):
@@ -55,16 +50,24 @@ def unsafe(node: fx.Node) -> str:
     return "it writes to an input or a parameter"
 
 
+def disturbs(node: fx.Node) -> bool:
+    """Tell if a write may come between the result of a region and what it reads, whatever the regions are.
+
+    It does not where the graph makes what it writes to, and nothing reads that before.
+    """
+    if not unsafe(node) or not writes(node):
+        return bool(unsafe(node))
+    of = _whole(node)
+    return of.op in HELD or _is_read_before(of, node)
+
+
 def _written_besides(node: fx.Node) -> list[fx.Node]:
     """Return the values that a call writes to, but for that of a write in place."""
-    found = [node.kwargs.get("out")]
-    if node.target is operator.setitem:
-        found += node.args[:1]
-    if node.target in (F.batch_norm, F.instance_norm):
-        found += [*node.args[1:3], node.kwargs.get("running_mean"), node.kwargs.get("running_var")]
-    if isinstance(node.target, torch._ops.OpOverload):
-        pairs = zip(node.args, node.target._schema.arguments, strict=False)
-        found += [each for each, of in pairs if _is_besides(of, node)]
+    found: list[Any] = []
+    if isinstance(node.target, OpOverload):
+        every = node.target._schema.arguments
+        given = {**dict(zip((each.name for each in every), node.args, strict=False)), **node.kwargs}
+        found += [given.get(each.name) for each in every if _is_besides(each, node)]
     layer, owner = layer_of(node), node.graph.owning_module
     own = {id(each) for each in layer.buffers()} if layer is not None else set()
     if own and owner is not None:
@@ -80,15 +83,22 @@ def _is_besides(argument: Any, node: fx.Node) -> bool:
 
 
 def _is_read_before(written: fx.Node, node: fx.Node) -> bool:
-    """Return True if a call in front of a node reads a value, or what it is a view of."""
-    through: fx.Node | None = None
-    of: Any = written
-    while isinstance(of, fx.Node):
-        before = (user for user in of.users if user is not through and user < node)
-        if any(user.target is not operator.setitem for user in before):
-            return True
-        through, of = of, of.args[0] if is_view(of) and of.args else None
+    """Return True if a call in front of a node reads a value, what it is a view of, or another view."""
+    left = [_whole(written)]
+    while left:
+        of = left.pop()
+        for user in (each for each in of.users if each < node):
+            if not is_view(user) and not (writes(user) and user.args[0] is of):
+                return True
+            left.append(user)
     return False
+
+
+def _whole(of: fx.Node) -> fx.Node:
+    """Return the value that a node is a view of, or writes to."""
+    while (is_view(of) or writes(of)) and of.args and isinstance(of.args[0], fx.Node):
+        of = of.args[0]
+    return of
 
 
 def follow_writes(graph: fx.Graph) -> None:
@@ -104,7 +114,7 @@ def follow_writes(graph: fx.Graph) -> None:
             continue
         for user in [each for each in of.users if place[each] > place[node]]:
             user.replace_input_with(of, node)
-        is_new = of.op not in ("placeholder", "get_attr") and not is_view(of)
+        is_new = of.op not in HELD and not is_view(of)
         has_gradients = NO_GRAD not in node.meta or NO_GRAD in of.meta
         if is_new and has_gradients and len(of.users) > 1 and not any(map(is_view, of.users)):
             _make_new(node)
@@ -122,6 +132,7 @@ def is_view(node: fx.Node) -> bool:
     layer = layer_of(node)
     if layer is not None:
         return isinstance(layer, VIEW_LAYERS)
-    returns = node.target._schema.returns if isinstance(node.target, OpOverload) else ()
-    is_alias = any(each.alias_info is not None and not each.alias_info.is_write for each in returns)
-    return is_alias or name_of(node).strip("_") in VIEWS
+    if not isinstance(node.target, OpOverload):
+        return node.target is operator.getitem
+    aliases = [each.alias_info for each in node.target._schema.returns if each.alias_info is not None]
+    return any(not each.is_write for each in aliases) or name_of(node) in VIEWS

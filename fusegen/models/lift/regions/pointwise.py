@@ -18,7 +18,7 @@ from fusegen.models.lift.regions.own_formulas import DTYPES, own_formula
 from fusegen.models.lift.source_text import in_order
 from fusegen.models.reader.aten_calls import calls_of, layer_of, value_of
 from fusegen.models.reader.aten_table import ROWS, UNKNOWN, Rows, composed, fitted
-from fusegen.models.reader.formula import Unfit, number, substituted
+from fusegen.models.reader.formula import Unfit, number
 from fusegen.models.reader.operator_call import Call, Calls, Place, Result
 from fusegen.models.reader.row_calls import CAST_ROWS, FOLDS, OF_ROWS, Reduced, reduced
 from fusegen.models.reader.window_calls import WINDOWS, with_windows
@@ -26,15 +26,7 @@ from fusegen.models.reader.window_calls import WINDOWS, with_windows
 OF_LIFT = "layer_norm"  # an operator in the tables of `lift`, whose graphs call kernels with layers
 CONSTANT = "constant"  # the key of the number that a tensor of a graph holds
 NODE, LABEL = "%", "$"  # before the name of a node, and the label of a number, in a formula
-NO_CALL = "contiguous"  # a method that runs no operator where it has nothing to do
 CONDITIONS = {"where": "condition", "masked_fill": "mask"}  # operators that read a mask, and its name
-REFLECTED_SIGNS: dict[Any, ast.expr] = {  # operators of Python, as written where a number is in front
-    getattr(operator, name): ast.parse(f"one {sign} other", mode="eval").body
-    for name, sign in (
-        *(("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/"), ("pow", "**")),
-        *(("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "=="), ("ne", "!=")),
-    )
-}
 Value = Callable[[Any], ast.expr]
 
 
@@ -94,9 +86,7 @@ def pointwise(node: fx.Node, table: Rows = ROWS) -> Pointwise:
         raise Unfit("it has hooks" if calls is not None else f"{type(layer).__name__} is a layer")
     if OF_LIFT in table and (own := own_formula(node, _value)):
         return Pointwise(node, **own)
-    is_known = calls is not None and all(call.name in table for call in calls.made)
-    is_called = calls is not None and (calls.made or (NO_CALL in table and calls.result is not None))
-    if calls is None or not is_known or not is_called:
+    if calls is None or not calls.made or any(call.name not in table for call in calls.made):
         raise Unfit(UNKNOWN if layer is None else f"{type(layer).__name__} is a layer")
     if unsafe(node):
         raise Unfit(unsafe(node))
@@ -151,9 +141,8 @@ def formula_of(
         return value(next(same, given))  # with its label
 
     body = of(calls.result or Result(len(calls.made) - 1))  # of a tuple, to say why it is none
-    written = REFLECTED_SIGNS.get(node.target) if node.op == "call_function" else None
-    if written is not None and not isinstance(node.args[0], fx.Node):
-        return substituted(written, {"one": value(node.args[0]), "other": value(node.args[1])})
+    if node.target is operator.truediv:  # of a number, which two operators divide
+        return ast.BinOp(value(node.args[0]), ast.Div(), value(node.args[1]))
     if REFLECTED in node.meta and isinstance(body, ast.BinOp):
         return ast.BinOp(body.right, body.op, body.left)
     if len(calls.made) > 1 and composed(body):
