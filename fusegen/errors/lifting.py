@@ -8,6 +8,10 @@ class NotAModel(FusegenError):
     hint = "{remedy}"
 
 
+class NotCaptured(FusegenError):
+    sentence = "it cannot be captured as operators, as {why}"
+
+
 class NotLifted(FusegenError):
     sentence = "{node} has no place in a spec: {why}"
     hint = "{remedy}"

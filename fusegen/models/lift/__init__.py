@@ -32,6 +32,7 @@ model_graphs    these, or a sentence that says why there are none
 forwards   the forward of a network: its graphs, or the model itself
 found      the regions of a model
 network    a network that runs them
+dynamo_graph  a graph of TorchDynamo as one of operators
 lifted_network  such a network, made of a model
 clocks     the times of its regions, and of all of it
 network_times  those of a network, its model and torch.compile in turns

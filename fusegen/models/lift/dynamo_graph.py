@@ -1,21 +1,21 @@
 """A graph of TorchDynamo as a graph of ATen operators, captured before autograd as forwards are.
 
-Its calls run on tensors without memory, whose sizes are the numbers and the symbols of TorchDynamo. Calls that
-give or read no tensor, and those that hold a graph of their own, as of a checkpoint or of a function with a
-backward, stay as TorchDynamo has them.
+Its calls run on tensors without memory, whose sizes are the numbers and the symbols of TorchDynamo. Calls
+that give or read no tensor, and those that hold a graph of their own, as of a checkpoint or of a function
+with a backward, stay as TorchDynamo has them.
 """
 
 from typing import Any
 
 import torch
 from torch import SymInt, Tensor, fx
-from torch._guards import detect_fake_mode
+from torch._guards import TracingContext
 from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental import proxy_tensor
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-from fusegen.errors import NotAModel, Span
+from fusegen.errors import NotCaptured, Span
 from fusegen.models.lift.noted_calls import Noting, reflecting
 from fusegen.models.lift.untraced import Lost, in_a_line, in_words
 from fusegen.models.reader.aten_calls import TRACING
@@ -24,7 +24,6 @@ EXAMPLE = "example_value"  # the key of the value of a node of TorchDynamo
 OF_TRACE = ("val", "tensor_meta", "seq_nr", "original_aten")  # keys that each trace of a graph sets anew
 UNBACKED = "unbacked_bindings"  # the key of nodes that make sizes of values
 GRAPH = "a graph of torch.compile"
-UNTRACED = "{} cannot be captured as operators, as {}"
 UNLIKE = "{} gives another tensor than in TorchDynamo"
 KIND = "a tensor in it is a {}"
 
@@ -33,7 +32,7 @@ def operators_of(graph: fx.GraphModule) -> fx.GraphModule:
     """Return a graph of TorchDynamo as one of operators, with example values; it is left as it is.
 
     Raises:
-        NotAModel: a call refuses tensors without memory.
+        NotCaptured: a call refuses tensors without memory.
     """
     inputs = graph.graph.find_nodes(op="placeholder")
     values = [node.meta.get(EXAMPLE) for node in inputs]
@@ -43,13 +42,13 @@ def operators_of(graph: fx.GraphModule) -> fx.GraphModule:
             return _Run(graph, mode, noting.tracer).run(*given)
 
     try:
-        mode: Any = detect_fake_mode([each for each in values if isinstance(each, FakeTensor)])
+        mode = _mode(values)
         with TRACING, reflecting(), mode, fx.traceback.preserve_node_meta():
             given = _without_memory(mode, values)
             made = proxy_tensor.make_fx(run, pre_dispatch=True, _allow_non_fake_inputs=True)(*given)
     except (Exception, Lost) as error:
         why = in_words(error) or f"it raises {in_a_line(error)}"
-        raise NotAModel(Span(GRAPH), why=UNTRACED.format(GRAPH, why), remedy="") from error
+        raise NotCaptured(Span(GRAPH), why=why) from error
     for node, own in zip(made.graph.find_nodes(op="placeholder"), inputs, strict=True):
         node._rename(own.name)
         node.target = own.target
@@ -110,6 +109,13 @@ class _Run(fx.Interpreter):
         if node.op in ("get_attr", "call_module"):
             setattr(self.tracer.root, str(node.target), getattr(self.module, str(node.target)))
         return self.tracer.create_proxy(node.op, node.target, args, kwargs)
+
+
+def _mode(values: Any) -> FakeTensorMode:
+    """Return the mode in which the backend is to trace, or that of the values where it runs by itself."""
+    context = TracingContext.try_get()
+    of_values = (each.fake_mode for each in values if isinstance(each, FakeTensor))
+    return (context and context.fake_mode) or next(of_values, None) or FakeTensorMode()
 
 
 def _stays(node: fx.Node) -> bool:

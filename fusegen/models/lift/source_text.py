@@ -12,7 +12,6 @@ BINARY = {
 SAME = {  # other names of operators
     "truediv": "div", "true_divide": "div", "divide": "div", "multiply": "mul", "subtract": "sub",
     "float": "to", "half": "to", "double": "to", "type": "to", "type_as": "to", "negative": "neg",
-    **{f"i{name}": name for name in ("add", "sub", "mul", "matmul", "pow")}, "itruediv": "div",
 }  # fmt: skip
 SPACES = frozenset("torch F nn functional special".split())  # whose attributes are functions
 VIEWS = frozenset(

@@ -14,6 +14,6 @@ capture         a forward as a graph of operators
 recorded_calls  calls that it records otherwise
 call_structure  how such a graph is called, and what it holds for
 
-The graph may be that of torch.fx, of dynamo or of torch.export: its nodes carry example values in
-``node.meta``, and calls may be functions, methods, modules or operators.
+Graphs are captured ones, of a forward or of what TorchDynamo made of one: nodes carry example values in
+``node.meta["val"]`` and call operators, layers, or functions that run several operators.
 """

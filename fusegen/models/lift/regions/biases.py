@@ -4,6 +4,7 @@ import operator
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+import torch
 from torch import Tensor, fx, nn
 
 from fusegen.models.lift.fx_graph import HOOKS
@@ -64,7 +65,7 @@ def _split(graph: fx.Graph, node: fx.Node) -> fx.Node:
         pair = graph.call_function(without_bias, (of, *node.args))
         output = graph.call_function(operator.getitem, (pair, 0))
         added = graph.call_function(operator.getitem, (pair, 1))
-        total = graph.call_function(operator.add, (output, added))
+        total = graph.call_function(torch.ops.aten.add.Tensor, (output, added))
     for each, value in ((pair, (whole, bias)), (output, whole), (added, bias), (total, whole)):
         each.meta["val"] = value
         each.stack_trace = node.stack_trace

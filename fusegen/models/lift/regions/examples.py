@@ -70,7 +70,7 @@ def _detached(node: fx.Node, value: Any, behind: fx.Node) -> Any:
     if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
         return node
     with node.graph.inserting_before(behind):
-        apart = node.graph.call_method("detach", (node,))
+        apart = node.graph.call_function(torch.ops.aten.detach.default, (node,))
     apart.meta["val"], apart.stack_trace = value, node.stack_trace
     return apart
 

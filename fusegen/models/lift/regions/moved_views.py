@@ -11,7 +11,9 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, fx
+from torch._ops import OpOverload
 
 from fusegen.models.lift.fx_graph import LAYER, NO_GRAD, name_of
 from fusegen.models.lift.regions.aliases import writes
@@ -22,8 +24,10 @@ from fusegen.models.reader.aten_calls import calls_of, value_of
 from fusegen.models.reader.aten_table import Rows
 from fusegen.models.reader.formula import Unfit
 
-Call = tuple[str, tuple[Any, ...]]  # a method, and its arguments behind the tensor
-INVERSES = {"squeeze": "unsqueeze", "unsqueeze": "squeeze"}  # of one dimension
+ATEN: Any = torch.ops.aten
+PERMUTE, RESHAPE = ATEN.permute.default, ATEN.reshape.default
+Call = tuple[Any, tuple[Any, ...]]  # an operator, and its arguments behind the tensor
+INVERSES = {ATEN.squeeze.dim: ATEN.unsqueeze.default, ATEN.unsqueeze.default: ATEN.squeeze.dim}
 RESHAPES = frozenset("view reshape flatten unflatten unsqueeze squeeze view_as reshape_as".split())
 
 
@@ -59,7 +63,7 @@ def _is_of_rows(node: fx.Node, roots: Collection[fx.Node]) -> bool:
 def permutation_of(node: fx.Node) -> tuple[int, ...] | None:
     """Return the dimensions of what a permutation reads, in the order of its result; None of others."""
     value = value_of(node)
-    calls = calls_of(node) if node.op in ("call_method", "call_function") else None
+    calls = calls_of(node) if isinstance(node.target, OpOverload) else None
     if calls is None or len(node.all_input_nodes) != 1 or not isinstance(value, Tensor):
         return None
     rank = value.dim()
@@ -95,7 +99,7 @@ def _is_view(node: fx.Node) -> bool:
     """Tell if a node is a permutation or a reshape of a tensor."""
     if permutation_of(node) is not None:
         return True
-    if node.op not in ("call_method", "call_function") or name_of(node) not in RESHAPES:
+    if not isinstance(node.target, OpOverload) or name_of(node) not in RESHAPES:
         return False
     of = value_of(node.all_input_nodes[0])
     is_one = sum(isinstance(value_of(each), Tensor) for each in node.all_input_nodes) == 1
@@ -154,17 +158,18 @@ def _sink(view: fx.Node, reader: fx.Node) -> bool:
 
 def _read_by(reader: fx.Node, operand: fx.Node, call: Call) -> fx.Node:
     """Have a node read an operand through a view, which is returned."""
-    method, given = call
-    missing, value = len(given) - _rank(operand), value_of(operand)
+    called, given = call
+    value = value_of(operand)
+    missing = len(given[0]) - _rank(operand) if called is PERMUTE else 0
     graph, made = reader.graph, operand
     with graph.inserting_before(reader):
-        if method == "permute" and missing > 0:
+        if missing > 0:
             index: Any = (*[None] * missing, ...)
             made, value = graph.call_function(operator.getitem, (made, index)), value[index]
             _describe(made, operand, reader, value)
-        view = graph.call_method(method, (made, *given))
+        view = graph.call_function(called, (made, *given))
     reader.replace_input_with(operand, view)
-    _describe(view, operand, reader, getattr(value, method)(*fx.map_arg(given, value_of)))
+    _describe(view, operand, reader, called(value, *fx.map_arg(given, value_of)))
     return view
 
 
@@ -180,11 +185,11 @@ def _view_like(view: fx.Node, operand: fx.Node, whole: fx.Node) -> Call | None:
     """Return the view of an operand that its operation's view is; None where it has none."""
     dims = permutation_of(view)
     if dims is not None:
-        return "permute", dims
+        return PERMUTE, ([*dims],)
     if same_shape(value_of(operand), value_of(whole)):
-        name = name_of(view)
         is_late = any(not each < whole for each in view.all_input_nodes[1:])  # a size that is made behind
-        return None if view.kwargs or is_late else ("reshape" if name == "view" else name, view.args[1:])
+        called = RESHAPE if view.target is ATEN.view.default else view.target
+        return None if view.kwargs or is_late else (called, view.args[1:])
     return _reshaped(operand, whole, view)
 
 
@@ -192,11 +197,11 @@ def _view_back(view: fx.Node, operand: fx.Node, of: fx.Node) -> Call | None:
     """Return the view of an operand that reads a view's result, in the shape that the view is of."""
     dims = permutation_of(view)
     if dims is not None:
-        return "permute", (*map(dims.index, range(len(dims))),)
+        return PERMUTE, ([*map(dims.index, range(len(dims)))],)
     if same_shape(value_of(operand), value_of(view)):
-        name, given = name_of(view), [*view.args[1:], *view.kwargs.values()]
-        is_of_one = _rank(view) != _rank(of) and len(given) == 1 and isinstance(given[0], int)
-        return (INVERSES[name], (*given,)) if name in INVERSES and is_of_one else None
+        given = (*view.args[1:], *view.kwargs.values())
+        inverse = INVERSES.get(view.target) if _rank(view) != _rank(of) else None
+        return None if inverse is None else (inverse, given)
     return _reshaped(operand, view, of)
 
 
@@ -227,7 +232,7 @@ def _reshaped(operand: fx.Node, before: fx.Node, behind: fx.Node) -> Call | None
             sizes += [1] * len(made)
         else:
             return None
-    return "reshape", (*sizes,)
+    return RESHAPE, (sizes,)
 
 
 def _rank(node: fx.Node) -> int:

@@ -150,7 +150,7 @@ def _open(graph: fx.Graph, node: fx.Node, layer: Any) -> None:
     with graph.inserting_before(node):
         for each in names:
             held = graph.get_attr(f"{path}.{each}")
-            view = graph.call_method("view", (held, *shape))
+            view = graph.call_function(torch.ops.aten.view.default, (held, [*shape]))
             held.meta["val"], view.meta["val"] = whole.new_empty(shape[:1]), whole.new_empty(shape)
             word = each.removeprefix("running_")
             view.meta |= {LAYER: path, WISHED: word if name.isdigit() else f"{name}_{word}"}
