@@ -90,6 +90,9 @@ class Square(torch.autograd.Function):
         return 5 * slopes[0] * ctx.saved_tensors[0]
 
 
+square: Call = Square.apply
+
+
 def writes(x: Tensor) -> Tensor:
     y = chain(x) + 0
     y.mul_(2)
@@ -122,7 +125,8 @@ def sized(x: Tensor) -> Tensor:
 
 def by_values(x: Tensor) -> Tensor:
     found = chain(x)[x[:, 0].nonzero()[:, 0]]
-    torch._check(x.size(0) > 1)
+    is_long: Any = torch._check
+    is_long(x.size(0) > 1)
     return found * x.detach().sum().item()
 
 
@@ -144,7 +148,7 @@ CASES: dict[str, tuple[Call, int, set[str]]] = {  # with its regions, and calls 
     "sizes": (sized, 2, set()),
     "sizes by values": (by_values, 1, {"nonzero", "item"}),
     "a checkpoint": (apart, 2, {"tag_activation_checkpoint"}),
-    "a backward of its own": (lambda x: chain(Square.apply(chain(x))), 2, {"autograd_function_apply"}),
+    "a backward of its own": (lambda x: chain(square(chain(x))), 2, {"autograd_function_apply"}),
     "branches": (branches, 2, {"cond"}),
     "a cast": (lambda x: chain(x.double()).float() * 2 + 1, 2, set()),
 }
@@ -155,7 +159,9 @@ def ran(call: Call, x: Tensor) -> Any:
     torch.manual_seed(0)
     leaf = x.clone().requires_grad_()
     value = call(leaf)
-    total = sum(each.square().sum() for each in tree_leaves(value) if isinstance(each, Tensor))
+    total = torch.stack(
+        [each.square().sum() for each in tree_leaves(value) if isinstance(each, Tensor)]
+    ).sum()
     [slope] = torch.autograd.grad(total, leaf)
     return [each.detach() if isinstance(each, Tensor) else each for each in tree_leaves(value)], slope
 

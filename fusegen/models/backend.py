@@ -1,7 +1,7 @@
 """The backend of torch.compile that gives pointwise regions to generated kernels and the rest to Inductor.
 
-It partitions the graph that dynamo captures, where activations are whole and gradients are not yet derived:
-a region's kernel brings its own gradient.
+It partitions the graph that dynamo captures, as operators before autograd: activations are whole, and a
+region's kernel brings its own gradient.
 """
 
 import os
@@ -79,7 +79,7 @@ def put_kernels_in(graph: fx.GraphModule, folder: Path) -> int:
         The number of regions.
 
     Raises:
-        FusegenError, SpecErrors: a file is refused.
+        FusegenError, SpecErrors: a file is refused, or the graph cannot be captured as operators.
     """
     if any(map(_is_mode, graph.graph.nodes)):
         return 0
