@@ -85,6 +85,7 @@ OF_INFINITE_VALUES = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("formula", OF_INFINITE_VALUES)
 def test_differences_to_infinite_values_of_rows_are_those_of_pytorch(formula: str, tmp_path: Path) -> None:
     """An infinity, and a sum beyond float's range, have no lower digits."""
