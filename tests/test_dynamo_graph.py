@@ -124,7 +124,7 @@ def sized(x: Tensor) -> Tensor:
 
 
 def by_values(x: Tensor) -> Tensor:
-    found = chain(x)[x[:, 0].nonzero()[:, 0]]
+    found = chain(chain(x)[x[:, 0].nonzero()[:, 0]])
     is_long: Any = torch._check
     is_long(x.size(0) > 1)
     return found * x.detach().sum().item()
@@ -241,7 +241,12 @@ def reshaped_in_place(x: Tensor) -> Tensor:
     return chain(chain(x).unsqueeze_(0))
 
 
+def apart_from_autograd(x: Tensor) -> Tensor:
+    return chain(x.data) * x
+
+
 REFUSED = {
+    apart_from_autograd: "TypeError: a tensor in it is of no operator$",
     mapped: "RuntimeError: ",
     reshaped_in_place: r"TypeError: \w+ gives another tensor than in TorchDynamo$",
 }
@@ -291,7 +296,45 @@ def of_an_input(x: Tensor) -> Tensor:
     return x.exp() * 2
 
 
+def list_behind(x: Tensor) -> Tensor:
+    y = x * 2
+    z = y.exp()
+    torch._foreach_add_([y], 1.0)
+    return z * y
+
+
+def list_written(x: Tensor) -> Tensor:
+    y = x * 2
+    torch._foreach_add_([y], 1.0)
+    return y.exp() * y
+
+
+def by_checkpoint(call: Call, x: Tensor) -> Tensor:
+    found: Tensor = checkpoint(call, x, use_reentrant=False)
+    return found
+
+
+def within(x: Tensor) -> Tensor:
+    y = x * 2
+    z = y.exp()
+    return z + by_checkpoint(lambda of: of.mul_(2).sin(), y)
+
+
+def dropped_within(x: Tensor) -> Tensor:
+    y = x * 2
+    z = y.exp()
+    return z + by_checkpoint(lambda of: F.dropout(of, 0.5, True, True), y)
+
+
+def read_within(x: Tensor) -> Tensor:
+    y = x * 2
+    z = y.exp()
+    return z + by_checkpoint(lambda of: F.dropout(of, 0.5, True, False).sin(), y)
+
+
 WRITES = {item_before: True, view_before: True, item_behind: False, of_an_input: True, chain: False}
+WRITES |= {list_behind: True, list_written: False}
+WRITES |= {within: True, dropped_within: True, read_within: False}
 
 
 @pytest.mark.parametrize("forward", WRITES)

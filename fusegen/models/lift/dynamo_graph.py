@@ -26,6 +26,7 @@ UNBACKED = "unbacked_bindings"  # the key of nodes that make sizes of values
 GRAPH = "a graph of torch.compile"
 UNLIKE = "{} gives another tensor than in TorchDynamo"
 KIND = "a tensor in it is a {}"
+APART = "a tensor in it is of no operator"
 
 
 def operators_of(graph: fx.GraphModule) -> fx.GraphModule:
@@ -46,13 +47,13 @@ def operators_of(graph: fx.GraphModule) -> fx.GraphModule:
         with TRACING, reflecting(), mode, fx.traceback.preserve_node_meta():
             given = _without_memory(mode, values)
             made = proxy_tensor.make_fx(run, pre_dispatch=True, _allow_non_fake_inputs=True)(*given)
+        _write_constants(made, graph)
     except (Exception, Lost) as error:
         why = in_words(error) or f"it raises {in_a_line(error)}"
         raise NotCaptured(Span(GRAPH), why=why) from error
     for node, own in zip(made.graph.find_nodes(op="placeholder"), inputs, strict=True):
         node._rename(own.name)
         node.target = own.target
-    _write_constants(made, graph)
     return made
 
 
@@ -165,6 +166,8 @@ def _write_constants(made: fx.GraphModule, of: fx.GraphModule) -> None:
         held = getattr(made, str(node.target))
         if not isinstance(held, Tensor) or held is getattr(of, str(node.target), None):
             continue
+        if isinstance(held, FakeTensor):  # as that of `x.data`, which no operator gives
+            raise TypeError(APART)
         with made.graph.inserting_before(node):
             call = made.graph.call_function(torch.tensor, (held.tolist(),), {"dtype": held.dtype})
         call.meta = dict(node.meta)

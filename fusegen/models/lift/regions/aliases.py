@@ -5,7 +5,8 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.utils._pytree import tree_leaves
 
 from fusegen.models.lift.fx_graph import NO_GRAD, REPLACED, name_of
 from fusegen.models.reader.aten_calls import layer_of
@@ -16,6 +17,9 @@ VIEWS = frozenset(  # operators whose results may share memory with their argume
     "feature_alpha_dropout feature_dropout meshgrid sum_to_size type_as unsafe_chunk unsafe_split".split()
 )
 STATISTICS = ("running_mean", "running_var")
+IN_PLACE = frozenset(  # operators of Python that write, in graphs of TorchDynamo
+    "setitem iadd isub imul imatmul itruediv ifloordiv imod ipow iand ior ixor ilshift irshift".split()
+)
 HELD = ("placeholder", "get_attr")  # kinds of nodes that others hold, too
 VIEW_LAYERS = (nn.Identity, nn.Flatten, nn.Unflatten, nn.modules.dropout._DropoutNd, nn.Sequential)
 
@@ -24,6 +28,8 @@ def writes(node: fx.Node) -> bool:
     """Return True if a node writes to its first argument."""
     if node.op == "call_module":
         return bool(getattr(layer_of(node), "inplace", False))
+    if node.args and isinstance(node.args[0], list | tuple):
+        return False  # to those of a list it writes besides
     first = node.target._schema.arguments[:1] if isinstance(node.target, OpOverload) else ()
     return any(each.alias_info is not None and each.alias_info.is_write for each in first)
 
@@ -68,12 +74,32 @@ def _written_besides(node: fx.Node) -> list[fx.Node]:
         every = node.target._schema.arguments
         given = {**dict(zip((each.name for each in every), node.args, strict=False)), **node.kwargs}
         found += [given.get(each.name) for each in every if _is_besides(each, node)]
+    if isinstance(node.target, HigherOrderOperator) and _may_write(node):
+        found += node.all_input_nodes
     layer, owner = layer_of(node), node.graph.owning_module
     own = {id(each) for each in layer.buffers()} if layer is not None else set()
     if own and owner is not None:
         names = {name for name, each in owner.named_buffers(remove_duplicate=False) if id(each) in own}
         found += [each for each in node.graph.nodes if each.op == "get_attr" and each.target in names]
-    return [each for each in found if isinstance(each, fx.Node)]
+    return [each for each in tree_leaves(found) if isinstance(each, fx.Node)]
+
+
+def _may_write(node: fx.Node) -> bool:
+    """Tell if a call with graphs of its own, which are TorchDynamo's, may write to what it reads."""
+    owner, read = node.graph.owning_module, node.all_input_nodes
+    held = [getattr(owner, str(each.target), None) for each in read if each.op == "get_attr"]
+    graphs = [each for of in held if isinstance(of, nn.Module) for each in of.modules()]
+    calls = [each for of in graphs if isinstance(of, fx.GraphModule) for each in of.graph.nodes]
+    return name_of(node) == "triton_kernel_wrapper_mutation" or any(map(_is_in_place, calls))
+
+
+def _is_in_place(node: fx.Node) -> bool:
+    """Tell if a call of Python may write."""
+    name = name_of(node)
+    is_named = name in IN_PLACE or (name.endswith("_") and not name.endswith("__"))
+    is_last = node.args[-1:] == (True,)  # where functions with an argument `inplace` have it
+    is_given = is_last or node.kwargs.get("inplace") or node.kwargs.get("out") is not None
+    return node.op.startswith("call_") and bool(is_named or is_given)
 
 
 def _is_besides(argument: Any, node: fx.Node) -> bool:

@@ -190,6 +190,8 @@ def _check_tensors(node: fx.Node, calls: Calls, *, casts: bool) -> None:
     result = value_of(node)
     if not isinstance(result, Tensor):
         raise Unfit("it computes no tensor")
+    if any(isinstance(size, torch.SymInt) and not size.node.has_hint() for size in result.shape):
+        raise Unfit("its sizes are values of tensors")
     read = [each for each in node.all_input_nodes if constant_of(each) is None]
     floats = [each for each in read if not (is_mask(each) and _as_condition(node, calls, each))]
     values = [value_of(each) for each in floats]
