@@ -332,9 +332,16 @@ def read_within(x: Tensor) -> Tensor:
     return z + by_checkpoint(lambda of: F.dropout(of, 0.5, True, False).sin(), y)
 
 
+def view_of_within(x: Tensor) -> Tensor:
+    y = x * 2
+    z = y.exp()
+    by_checkpoint(lambda of: of.view(-1), y).mul_(2)
+    return z * y
+
+
 WRITES = {item_before: True, view_before: True, item_behind: False, of_an_input: True, chain: False}
 WRITES |= {list_behind: True, list_written: False}
-WRITES |= {within: True, dropped_within: True, read_within: False}
+WRITES |= {within: True, dropped_within: True, read_within: False, view_of_within: True}
 
 
 @pytest.mark.parametrize("forward", WRITES)

@@ -159,6 +159,6 @@ def is_view(node: fx.Node) -> bool:
     if layer is not None:
         return isinstance(layer, VIEW_LAYERS)
     if not isinstance(node.target, OpOverload):
-        return node.target is operator.getitem
+        return node.target is operator.getitem or isinstance(node.target, HigherOrderOperator)
     aliases = [each.alias_info for each in node.target._schema.returns if each.alias_info is not None]
     return any(not each.is_write for each in aliases) or name_of(node) in VIEWS
