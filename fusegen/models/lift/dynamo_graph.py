@@ -21,7 +21,7 @@ from fusegen.models.lift.untraced import Lost, in_a_line, in_words
 from fusegen.models.reader.aten_calls import TRACING
 
 EXAMPLE = "example_value"  # the key of the value of a node of TorchDynamo
-OF_TRACE = ("val", "tensor_meta", "seq_nr", "original_aten")  # keys that each trace of a graph sets anew
+OF_CAPTURE = ("val", "tensor_meta", "seq_nr", "original_aten")  # keys that a capture of a graph writes
 UNBACKED = "unbacked_bindings"  # the key of nodes that make sizes of values
 GRAPH = "a graph of torch.compile"
 UNLIKE = "{} gives another tensor than in TorchDynamo"
@@ -68,7 +68,7 @@ def take_over(graph: fx.GraphModule, operators: fx.GraphModule) -> None:
     for node in of.nodes:
         if node not in inputs:
             value = node.meta.get("val")
-            node.meta = {key: each for key, each in node.meta.items() if key not in OF_TRACE}
+            node.meta = {key: each for key, each in node.meta.items() if key not in OF_CAPTURE}
             node.meta.setdefault(EXAMPLE, value)
     graph.recompile()
 

@@ -58,7 +58,8 @@ template <typename M>
 HOST_DEVICE M less_two(M x, M hi, M lo) {
   return x - hi - lo;
 }
-HOST_DEVICE float lower(double v, float hi) { return hi - hi == 0 ? float(v - double(hi)) : 0; }  // of infinity none
+// The second of the two floats: what `hi` leaves of `v`, and 0 where it is infinite.
+HOST_DEVICE float lower(double v, float hi) { return hi - hi == 0 ? float(v - double(hi)) : 0; }
 template <typename M>
 struct TwoFloats {
   template <typename D, typename = std::enable_if_t<std::is_same_v<D, double>>>  // an M is none, as in ?:
