@@ -23,11 +23,11 @@ Loss = Callable[..., Tensor]
 LOSSES: dict[
     str, tuple[int, Loss, bool]
 ] = {  # the most lines, PyTorch's function, whether classes have weights
-    "losses/weighted_nll_in_float32": (495, functional.nll_loss, True),
-    "losses/weighted_nll": (470, functional.nll_loss, True),
-    "rows/nll_in_float32": (480, functional.nll_loss, False),
-    "rows/cross_entropy_in_float32": (665, functional.cross_entropy, False),
-    "losses/weighted_cross_entropy_in_float32": (770, functional.cross_entropy, True),
+    "losses/weighted_nll_in_float32": (510, functional.nll_loss, True),
+    "losses/weighted_nll": (480, functional.nll_loss, True),
+    "rows/nll_in_float32": (495, functional.nll_loss, False),
+    "rows/cross_entropy_in_float32": (685, functional.cross_entropy, False),
+    "losses/weighted_cross_entropy_in_float32": (785, functional.cross_entropy, True),
 }
 INDICES = (-100, 0, 2, 1, -100, 0)  # of rows: of three classes, or none
 

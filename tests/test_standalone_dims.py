@@ -23,13 +23,13 @@ from fusegen.project import build, standalone
 
 NORM = 1e-5  # the eps of a norm
 DIMS: dict[str, tuple[int, Callable[[Draw, int], list[Any]]]] = {  # the most lines, and the arguments
-    "rows/softmax_of_channels": (525, lambda draw, n: [draw(2, n, 3, 5)]),
-    "rows/layer_norm_of_channels": (470, lambda draw, n: [draw(2, n, 37), draw(n, 1), draw(n, 1), NORM]),
-    "rows/group_norm": (475, lambda draw, n: [draw(2, 6, n), draw(6), draw(6), NORM, 3]),
-    "rows/instance_norm": (460, lambda draw, n: [draw(2, 3, 2, n), draw(3), draw(3), NORM]),
-    "kernelbench/columns_max": (435, lambda draw, n: [draw(2, n, 35)]),
-    "kernelbench/columns_mean": (415, lambda draw, n: [draw(40, n, 1)]),
-    "kernelbench/linear_gelu_softmax": (820, lambda draw, n: [draw(5, n)]),
+    "rows/softmax_of_channels": (540, lambda draw, n: [draw(2, n, 3, 5)]),
+    "rows/layer_norm_of_channels": (485, lambda draw, n: [draw(2, n, 37), draw(n, 1), draw(n, 1), NORM]),
+    "rows/group_norm": (490, lambda draw, n: [draw(2, 6, n), draw(6), draw(6), NORM, 3]),
+    "rows/instance_norm": (475, lambda draw, n: [draw(2, 3, 2, n), draw(3), draw(3), NORM]),
+    "kernelbench/columns_max": (445, lambda draw, n: [draw(2, n, 35)]),
+    "kernelbench/columns_mean": (430, lambda draw, n: [draw(40, n, 1)]),
+    "kernelbench/linear_gelu_softmax": (805, lambda draw, n: [draw(5, n)]),
 }
 WIDE = """\
 inputs: {x: {shape: [4, 6, 10], fill: randn}, scale: {shape: [6, 1], fill: randn}}

@@ -45,10 +45,10 @@ ROWS: dict[str, Callable[[Draw, int], list[Any]]] = {  # the arguments, for rows
     "cross_entropy": lambda draw, n: [draw(5, n), torch.tensor([0, n - 1, n // 2, -100, 0])],
 }
 LINES = {  # of a file, for one dtype and for all
-    "softmax": (505, 540),
-    "layer_norm": (520, 560),
-    "add_rms_norm": (500, 540),
-    "cross_entropy": (640, 680),
+    "softmax": (520, 555),
+    "layer_norm": (540, 575),
+    "add_rms_norm": (520, 560),
+    "cross_entropy": (655, 690),
 }
 
 
@@ -79,7 +79,7 @@ def test_a_file_of_rows_can_be_read(name: str) -> None:
 def test_names_of_the_file_itself_keep_the_whole_runtime() -> None:
     module = (GENERATED / "rows/softmax.py").read_text(encoding="utf-8")
     assert row_file.is_light(module)
-    for name, other in (('    "softmax", ', '    "results", '), ("Tensor x", "Tensor made")):
+    for name, other in (('    "softmax", ', '    "layout", '), ("Tensor x", "Tensor made")):
         assert name in module
         assert not row_file.is_light(module.replace(name, other))
 
@@ -120,6 +120,7 @@ def test_calls_of_no_row(shape: tuple[int, ...]) -> None:
 
 
 def test_rows_of_other_layouts() -> None:
+    torch.manual_seed(6)
     layouts = [torch.randn(4, 6, 9).transpose(0, 1), torch.randn(4, 9, 6).mT, torch.randn(8, 30)[::2, 3:12]]
     for x in (*layouts, torch.randn(4, 1).expand(4, 9), torch.randn(9).expand(3, 4, 9), torch.randn(9)):
         assert_exact("softmax", [x])
@@ -178,7 +179,7 @@ def test_second_derivatives_and_compilers_of_rows() -> None:
         torch.library.opcheck(space["operator"], (True, [x, x, weight, bias], [1e-5]), {})
 
 
-ELEMENTS: dict[str, tuple[int, int]] = {"rotary": (6, 370), "lstm_cell": (5, 675)}  # tensors, and lines
+ELEMENTS: dict[str, tuple[int, int]] = {"rotary": (6, 385), "lstm_cell": (5, 690)}  # tensors, and lines
 
 
 @pytest.mark.few(1)

@@ -28,11 +28,11 @@ from standalone_files import (
 TESTED = [torch.float32, torch.bfloat16]
 NAMES = [str(dtype)[6:] for dtype in TESTED]
 SCANS: dict[str, tuple[int, Callable[[Draw, int], list[Any]]]] = {  # the most lines, and the arguments
-    "scans/cumsum": (400, lambda draw, n: [draw(3, n)]),
-    "scans/cumprod": (445, lambda draw, n: [draw(3, n)]),
-    "kernelbench/matrix_cumsum_exclusive": (405, lambda draw, n: [draw(3, n)]),
-    "kernelbench/matrix_cumsum_reverse": (405, lambda draw, n: [draw(3, n)]),
-    "scans/silu_of_sums_to_come": (560, lambda draw, n: [draw(2, n, 3), draw(n, 1)]),
+    "scans/cumsum": (410, lambda draw, n: [draw(3, n)]),
+    "scans/cumprod": (460, lambda draw, n: [draw(3, n)]),
+    "kernelbench/matrix_cumsum_exclusive": (415, lambda draw, n: [draw(3, n)]),
+    "kernelbench/matrix_cumsum_reverse": (415, lambda draw, n: [draw(3, n)]),
+    "scans/silu_of_sums_to_come": (570, lambda draw, n: [draw(2, n, 3), draw(n, 1)]),
 }
 
 

@@ -26,19 +26,19 @@ from fusegen.project import build, standalone
 CUBE, PAIR = (3, 3, 3), (2, 2, 2)
 Model = tuple[int, int, tuple[Any, ...], tuple[int, ...]]
 MODELS: dict[str, Model] = {  # kernels, lines, the arguments of the constructor, the shape of the input
-    "conv_transpose3d_scale_batch_norm_mean": (3, 1370, (3, 4, 3, 2.0, 1e-5, 0.1), (2, 3, 4, 5, 5)),
-    "linear_group_norm_min_shift": (3, 1225, (16, 32, 4, (1, 32, 1, 1)), (5, 16)),
-    "conv3d_min_softmax": (2, 1030, (3, 6, 3, 2), (2, 3, 6, 5, 5)),
-    "conv2d_group_norm_tanh_hardswish_residual_logsumexp": (2, 1495, (3, 8, 3, 4, 1e-5), (2, 3, 9, 9)),
+    "conv_transpose3d_scale_batch_norm_mean": (3, 1365, (3, 4, 3, 2.0, 1e-5, 0.1), (2, 3, 4, 5, 5)),
+    "linear_group_norm_min_shift": (3, 1240, (16, 32, 4, (1, 32, 1, 1)), (5, 16)),
+    "conv3d_min_softmax": (2, 1060, (3, 6, 3, 2), (2, 3, 6, 5, 5)),
+    "conv2d_group_norm_tanh_hardswish_residual_logsumexp": (2, 1520, (3, 8, 3, 4, 1e-5), (2, 3, 9, 9)),
     "conv3d_group_norm_min_clamp_dropout": (2, 935, (3, 8, 3, 4, 0.0, 1.0, 0.2), (2, 3, 5, 7, 7)),
-    "conv_transpose2d_batch_norm_tanh_max_pool_group_norm": (3, 1850, (3, 8, 5, 1, 1, 4, 4), (3, 3, 6, 6)),
-    "linears_sigmoid_logsumexp": (2, 1395, (7, 9, 11), (6, 7)),
-    "conv_transpose2d_min_sum_gelu_shift": (3, 1435, (3, 8, 3, 2, 1, 1, (1, 1, 1)), (2, 3, 5, 6)),
+    "conv_transpose2d_batch_norm_tanh_max_pool_group_norm": (3, 1865, (3, 8, 5, 1, 1, 4, 4), (3, 3, 6, 6)),
+    "linears_sigmoid_logsumexp": (2, 1410, (7, 9, 11), (6, 7)),
+    "conv_transpose2d_min_sum_gelu_shift": (3, 1455, (3, 8, 3, 2, 1, 1, (1, 1, 1)), (2, 3, 5, 6)),
     "conv_transpose3d_layer_norm_avg_pool_gelu": (
-        2, 1285, (3, 8, CUBE, PAIR, (1, 1, 1), (1, 1, 1), 1.0, (8,), PAIR), (2, 3, 3, 4, 4)
+        2, 1300, (3, 8, CUBE, PAIR, (1, 1, 1), (1, 1, 1), 1.0, (8,), PAIR), (2, 3, 3, 4, 4)
     ),
-    "conv3d_max_pool_mean_shift_sum": (3, 1305, (3, 4, CUBE, 2.0, PAIR, (4, 1, 1, 1), 1), (2, 3, 6, 7, 8)),
-    "conv3d_softmax_max_pools": (3, 1380, (3, 6, 3, 2), (2, 3, 9, 9, 9)),
+    "conv3d_max_pool_mean_shift_sum": (3, 1335, (3, 4, CUBE, 2.0, PAIR, (4, 1, 1, 1), 1), (2, 3, 6, 7, 8)),
+    "conv3d_softmax_max_pools": (3, 1405, (3, 6, 3, 2), (2, 3, 9, 9, 9)),
 }  # fmt: skip
 REST = (  # which only have to be written
     "conv_transpose2d_mean_shift_logsumexp_scale",
@@ -98,7 +98,7 @@ def assert_right(name: str) -> None:
 def test_a_file_of_several_kernels_can_be_read(name: str) -> None:
     whole, module = file_of(name), module_of(name)
     lines, kernels = whole.splitlines(), [*module.apart]
-    assert len(lines) <= MODELS.get(name, (0, 1500))[1]
+    assert len(lines) <= MODELS.get(name, (0, 1540))[1]
     assert len(kernels) == MODELS.get(name, (len(kernels),))[0]
     assert max(map(len, lines)) <= 120
     assert whole.count("\n# Given up: ") == 1

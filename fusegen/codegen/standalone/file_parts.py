@@ -31,7 +31,8 @@ def part(context: dict[str, Any]) -> str:
 def filled_in(context: dict[str, Any]) -> str:
     """Return a file, whose lines of Python are broken where they are too long."""
     body = context["body"] if "body" in context else part(context)
-    made = {"body": body, "given_up": given_up(context["given_up"])}
+    imports = ["ctypes", *(name for name in ("functools", "pathlib") if f"{name}." in body), "torch"]
+    made = {"body": body, "given_up": given_up(context["given_up"]), "imports": ", ".join(imports)}
     whole = fill("standalone/file.py.j2", {"several": False} | context | made)
     pieces = CPP.split(whole)
     return "".join(piece if CPP.match(piece) else python.wrapped_lines(piece) for piece in pieces)

@@ -26,9 +26,9 @@ METHODS = {  # of KERNELS
     *("along", "linear", "without_bias"),
 }
 OWN = frozenset(  # names of a file, which a module's functions and tensors must not have
-    "torch ctypes nn Tensor Call Kernels LIBRARY TYPES NAME ctx made tensors divided are_sums results run "
-    "operator kernels indexed reduced values reduction plain alike known eager groups of_groups "
-    "of_wide transformed".split()
+    "torch ctypes functools nn Tensor Call Kernels LIBRARY TYPES NAME ctx made tensors divided are_sums "
+    "shapes_of empty layout run operator kernels indexed reduced values reduction plain alike known eager "
+    "groups of_groups of_wide transformed".split()
 )
 REGISTERED = re.compile(r"^\w*KERNELS = (\w+)\(", re.MULTILINE)
 STRUCT = re.compile(r"^struct \w+ : (\w+)<", re.MULTILINE)
