@@ -20,7 +20,8 @@ The Python of a module decides results, too: which kernel takes which tensors, s
 changed, both versions run, even where all C++ is the same. For CUDA they run on the GPU if PyTorch has
 one, else on the CPU. Python that only tensors on CUDA reach counts as text of the host in either case.
 
-Of a module of several kernels only the texts are compared, each kernel's as that of a module of it alone.
+Of a module of several kernels the texts are compared, each kernel's as that of a module of it alone, and on
+CUDA the PTX of all of them, where the Python is the same; results are not.
 
 --renamed OLD=NEW, once for each name, compares the text alone, in seconds: the C++ has to be that of the
 revision token for token, with identifiers replaced as told, and no two names may have become one.

@@ -1,4 +1,4 @@
-"""The kernels of a module, each by the text of a module of it alone: of several, texts are compared."""
+"""The kernels of a module, each by the text of a module of it alone."""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ def verdict(pair: Pair, device: str, renames: Renames = NONE) -> Verdict:
         return Verdict(pair.name, device, ("text",))
     try:
         by_text = by_names(pair, device, renames)
-        if by_text.same or renames != NONE or len(several.parts(pair.name, "")) > 1:
+        has_several = len(several.parts(pair.name, "")) > 1
+        if by_text.same or renames != NONE or (has_several and (device == "cpu" or not _same_python(pair))):
             return by_text
         return on_cpu(pair) if device == "cpu" else on_cuda(pair)
     except Exception as error:

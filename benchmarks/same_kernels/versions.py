@@ -20,8 +20,10 @@ from unittest import mock
 
 import torch
 
+from benchmarks.same_kernels.several import spec_of
 from benchmarks.same_kernels.text import Recipe
 from fusegen.codegen import runtime_text
+from fusegen.evidence.certify import module_kernels
 from fusegen.project.loader import imported, root
 from fusegen.project.runtime_folder import SUFFIXES
 
@@ -88,25 +90,30 @@ class Recorded(Exception):
 def recipes(path: Path, device: str) -> dict[str, Recipe]:
     """Return what each kernel is built from: on CUDA for sm_90, on the CPU by capability.
 
-    It is the arguments of ``load_inline``, or of a module's own build.
+    It is the arguments of ``load_inline``, or of a module's own build. A key of one of
+    several kernels begins with its title.
 
     Raises:
         RuntimeError: neither is called.
     """
     capabilities = CAPABILITIES if device == "cpu" else ("",)
+    spec, whole = spec_of(path.relative_to(root(path)).with_suffix("").as_posix()), module(path)
+    titles = (module_kernels.LAST,) if spec is None else module_kernels.titles(spec)
     return {
-        f"{kernel} {capability}": _recipe(path, kernel, device, capability)
+        f"{title} {kernel} {capability}": _recipe(
+            module_kernels.seen(whole, title), kernel, device, capability
+        )
+        for title in titles
         for kernel in KERNELS
         for capability in capabilities
     }
 
 
-def _recipe(path: Path, kernel: str, device: str, capability: str) -> Recipe:
+def _recipe(own: Any, kernel: str, device: str, capability: str) -> Recipe:
     from torch.utils import cpp_extension
 
     found: Recipe = {}
     told = ""
-    own = module(path)
     namespace = str(own.KERNELS.operators.name)
 
     def record(**recipe: Any) -> NoReturn:
