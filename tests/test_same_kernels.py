@@ -222,7 +222,7 @@ def test_what_the_host_decides_has_to_be_read(run: Run) -> None:
 
 def test_a_header_of_the_host_has_to_be_read(tmp_path: Path) -> None:
     """And a certificate is renewed once somebody says so."""
-    edits = {LAYOUT: (("namespace fusegen {\n", "namespace fusegen {\nusing Moved = int;\n"),)}
+    edits = {LAYOUT: (("namespace fusegen {\n", 'namespace fusegen {\nstatic_assert(true, "");\n'),)}
     with repository(tmp_path, ["laid_out"], edits) as found:
         assert found.verdicts == LAID_OUT
         assert (found.summary, found.status) == ("1 unchanged, 1 changed, 0 renewed", 1)

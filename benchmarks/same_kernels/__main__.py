@@ -3,9 +3,9 @@
     python -m benchmarks.same_kernels HEAD                      # a table; status 1 if anything changed
     python -m benchmarks.same_kernels HEAD gelu --device cuda --renew
 
-Each module of generated/ is compared with that of the revision. What is the same text without comments is
-the same, and so it is without templates that nothing names, of which no code is made. Else, for
-each device:
+Each module of generated/ is compared with that of the revision. What is the same text without comments
+and declarations of headers that no name reaches is the same, and so it is without templates that nothing
+names, of which no code is made. Else, for each device:
 
 - CUDA: the PTX for sm_90 of each kernel has to be the same, by nvcc with the flags of the module. What the
   host decides has no kernel to compare: launches, layouts, flags, the Python of masks. Where that text
@@ -35,12 +35,15 @@ comparison says nothing of (PTX of another architecture, results under another i
 from __future__ import annotations
 
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import click
 
@@ -54,6 +57,11 @@ from fusegen.evidence.certify.certificate import DEVICES, Certificate, Part, pat
 from fusegen.evidence.certify.digest import kernel_digest
 
 FOLDER = Path("generated")
+RULE = (
+    "declarations",
+    "reachable",
+    "digest",
+)  # files of fusegen/evidence/certify, each behind what it imports
 HELP = "\b\n" + str(__doc__).replace("\n\n", "\n\n\b\n")  # lines as they are
 REVIEWED = (
     "Asserts that you have read how the host's text for CUDA moved, and that no result changes by it."
@@ -126,15 +134,18 @@ def runtime_of(ref: str) -> dict[str, str]:
 @cache
 def digest_of(ref: str) -> Callable[[str, str, dict[str, str]], str]:
     """Return the digest of a module's kernels as a revision takes it, if it holds fusegen."""
-    source = committed(ref, Path("fusegen/evidence/certify/digest.py"))
-    if source is None:
-        return kernel_digest
-    own: dict[str, Any] = {
-        "__name__": "digest",
-        "__file__": str(Path("fusegen/evidence/certify/digest.py").resolve()),
-    }
-    exec(compile(source, f"{ref}:digest.py", "exec"), own)
-    found: Callable[[str, str, dict[str, str]], str] = own["kernel_digest"]
+    found: Callable[[str, str, dict[str, str]], str] = kernel_digest
+    with mock.patch.dict(sys.modules):
+        for name in RULE:
+            source = committed(ref, Path(f"fusegen/evidence/certify/{name}.py"))
+            if source is not None:
+                own = ModuleType(f"fusegen.evidence.certify.{name}")
+                own.__file__, sys.modules[own.__name__] = __file__, own
+                exec(compile(source, f"{ref}:{name}.py", "exec"), vars(own))
+                found = vars(own).get("kernel_digest", found)
+                vars(own)["compile_cache"] = mock.Mock(
+                    recall=lambda key: None
+                )  # it has digests of today's rule
     return found
 
 

@@ -14,6 +14,7 @@
     evaluator         all of that, for one function on one device
     contract, runs    the promises, and which of them are broken; what may not grow
     digest, state     what a certificate belongs to, and what it is worth
+    declarations, reachable    C++ in pieces, and those of headers that a digest covers
     certificate, certificate_text, output_text    the evidence on disk
     figures           the evidence as a record of `certify --json`
     host              the compiler and the chip of this computer

@@ -1,27 +1,35 @@
 """The digest of what decides a module's results on one device.
 
-It covers the module's text, masks, launches, C++ and Python, the headers that the kernels and the binding
-reach, with the layouts in them, and the flags of the runtime. It leaves out comments, docstrings, blank
-lines, what belongs to the other device alone, and the rest of the runtime. Only positions in the text are
-used, so that it is the same under every version of Python.
+It covers the module's text, masks, launches, C++ and Python, the flags of the runtime, and what names reach
+of the headers of the kernels and the binding (`reachable.py`), with the layouts in them. It leaves out
+comments, docstrings, blank lines, what belongs to the other device alone, and the rest of the runtime. Only
+positions in the text are used, so that it is the same under every version of Python.
 """
 
 import ast
 import io
 import re
 import tokenize
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from fusegen.codegen import runtime_text
 from fusegen.codegen.standalone.reading import joined
 from fusegen.core.digest import digest
-from fusegen.core.header_files import inlined, without_comments
+from fusegen.core.header_files import inlined, reached, without_comments
+from fusegen.evidence.certify.reachable import reachable
 from fusegen.project import compile_cache
 
 # Constants that only the other device's kernels are built from; the host code of CUDA takes CPU_FLAGS.
 OTHER = {"cpu": {"CUDA_SOURCE", "CUDA_FLAGS", "CONVOLUTION_SOURCE"}, "cuda": {"CPU_SOURCE"}}
 SOURCES = {"SHARED_SOURCE", "CUDA_SOURCE", "CPU_SOURCE"}
 SHARED = "SHARED_SOURCE"  # a part of the others
+# other headers, which are compiled for the other device, apart, or in front of all
+APART = {
+    "cpu": ("cuda/", "nvrtc/", "compiled_call/"),
+    "cuda": ("cpu/", "nvrtc/standard.h", "compiled_call/"),
+}
+BEHIND = re.compile(r'^\w*CONVOLUTION_SOURCE = r"""(.*?)"""', re.MULTILINE | re.DOTALL)  # the kernels
 FLAGS = "flags.py"
 NAMED = re.compile(r"^ModelNew = (\w+)$", re.MULTILINE)
 Place = tuple[int, int]  # a line from 1 and a column in characters from 0
@@ -34,9 +42,9 @@ def kernel_digest(
 ) -> str:
     """Return 16 hexadecimal digits of the SHA-256 of what decides a module's results on a device."""
     files = runtime_text.files("stable") if runtime is None else runtime
-    key = compile_cache.key(
-        "kernel digest with headers", device, module, _reached(module, device, files), files[FLAGS]
-    )
+    _, headers, others = _texts(module, device, files)
+    whole = (*(text for each in headers.items() for text in each), *others)
+    key = compile_cache.key("kernel digest of reached names", device, module, files[FLAGS], *whole)
     match compile_cache.recall(key):
         case str(known):
             return known
@@ -48,19 +56,30 @@ def kernel_digest(
 def deciding(module: str, device: str, runtime: Mapping[str, str]) -> tuple[str, str, str]:
     """Return the Python of a module that decides its results, the flags, and the C++, uncommented."""
     python, flags = (_deciding(text, device) for text in (module, runtime[FLAGS]))
-    return python, flags, without_comments(_reached(module, device, runtime))
+    headers = reached_headers(module, device, runtime)
+    code = (inlined(text, headers.__getitem__) for text in _compiled(module, device))
+    return python, flags, without_comments("\n".join(code))
 
 
-def _reached(module: str, device: str, files: Mapping[str, str]) -> str:
-    """Return the C++ of a device with every header that it includes."""
-    return "\n".join(
-        inlined(text, lambda name: files[f"include/{name}"])
-        for text in _compiled(module, sources(module), device)
-    )
+def reached_headers(module: str, device: str, runtime: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that the C++ of a device includes, of each what the names reach."""
+    return reachable(*_texts(module, device, runtime))
 
 
-def _compiled(module: str, sources: Mapping[str, str], device: str) -> Iterator[str]:
-    yield from (text for name, text in sources.items() if name not in {SHARED, *OTHER[device]})
+def _texts(module: str, device: str, files: Mapping[str, str]) -> tuple[str, dict[str, str], list[str]]:
+    """Return the C++ of a device, the headers that it includes, and what else is compiled with these."""
+    own = "\n".join(_compiled(module, device))
+    every = defaultdict(str, files)
+    names = reached(own, lambda name: files[f"include/{name}"])
+    built = runtime_text.headers(module, "stable", every)
+    beside = (name for name in built if name not in names and not name.startswith(APART[device]))
+    headers, others = ({name: every[f"include/{name}"] for name in each} for each in (names, beside))
+    behind = BEHIND.findall(module) if device == "cuda" else []
+    return own, headers, [*others.values(), *behind]
+
+
+def _compiled(module: str, device: str) -> Iterator[str]:
+    yield from (text for name, text in sources(module).items() if name not in {SHARED, *OTHER[device]})
     marks = (mark for mark in runtime_text.FORMS if mark in module)
     [header, *_] = runtime_text.BINDINGS[next(marks, "CPU_SOURCE")]
     yield f'#include "{header}"\n'

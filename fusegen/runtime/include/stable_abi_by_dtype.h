@@ -42,20 +42,20 @@ const Functions& functions_of(std::atomic<const Functions*> (&known)[MOST_DTYPES
   extern "C" int64_t NAME##_workspace(const CALL& call) {                                      \
     return reinterpret_cast<int64_t (*)(const CALL&)>(NAME##_functions(call).workspace)(call); \
   }
-#define FUSEGEN_FIND_WITH(NAME, FUNCTION, CALL)                                                                 \
-  extern "C" const char* NAME##_##FUNCTION(const CALL& call, void* to) {                                        \
+#define FUSEGEN_FIND_WITH(NAME, FOUND, FUNCTION, CALL)                                                          \
+  extern "C" const char* FOUND(const CALL& call, void* to) {                                                    \
     return reinterpret_cast<const char* (*)(const CALL&, void*)>(NAME##_functions(call).FUNCTION)(call, to);    \
   }
 #ifdef FUSEGEN_REGISTER_CHANNELS
 #define FUSEGEN_FIND(NAME, IN, OUT, PARAMS)                              \
   namespace fusegen { using NAME##_call = Call<IN + OUT, PARAMS>; }      \
   FUSEGEN_FIND_FUNCTIONS(NAME, fusegen::NAME##_call)                     \
-  FUSEGEN_FIND_WITH(NAME, launch, fusegen::NAME##_call)
+  FUSEGEN_FIND_WITH(NAME, NAME##_launch, launch, fusegen::NAME##_call)
 #else
 #define FUSEGEN_FIND(NAME, IN, OUT, PARAMS)                                                               \
   namespace fusegen { using NAME##_call = Call<IN + OUT, PARAMS>; }                                       \
   FUSEGEN_FIND_FUNCTIONS(NAME, fusegen::NAME##_call)                                                      \
-  FUSEGEN_FIND_WITH(NAME, reduce, fusegen::NAME##_call)                                                   \
+  FUSEGEN_FIND_WITH(NAME, NAME##_reduce, reduce, fusegen::NAME##_call)                                    \
   extern "C" const char* NAME##_launch(const fusegen::NAME##_call& call) {                                \
     return reinterpret_cast<const char* (*)(const fusegen::NAME##_call&)>(NAME##_functions(call).launch)(call); \
   }
