@@ -165,3 +165,36 @@ def test_devices_and_sizes_that_are_handed_on_stay_what_they_are(tmp_path: Path)
         torch.Size((2, 3)),
         torch.device("cpu"),
     )
+
+
+# Sizes that are known
+
+
+SIZES = {  # what forward divides by, and the same in the file
+    "self.w.size(0) * 2 + 1": "(self.w.size(0) * 2) + 1",
+    "3 - self.w.shape[0] // 2": "3 - (self.w.size(0) // 2)",
+    "math.sqrt(self.w.shape[0] + self.size_of_0)": "math.sqrt(self.w.size(0) + self.size_of_0)",
+    "abs(-self.w.shape[0])": "abs(-self.w.size(0))",
+    "self.w.numel() * self.size_of_0": "self.w.size(0) * self.size_of_0",
+    "self.size_of_0 * 2": "self.size_of_0 * 2",  # which is called as the reader calls a size
+}
+
+
+@pytest.mark.parametrize("written", SIZES)
+def test_arithmetic_on_known_sizes_is_that_of_the_model(written: str, tmp_path: Path) -> None:
+    init = "n|self.w = nn.Parameter(torch.ones(n)); self.size_of_0 = 7 * n"
+    forward = f"y = torch.tanh(x) * 2; return torch.cumsum(y, 1) / ({written})"
+    found = lift_partial(tmp_path, "import math\n" + problem(init, forward, arguments="8"), 1)
+    with_formulas(found, tmp_path / "generated")
+    paths = (tmp_path / "generated" / f"{found.name}.py", tmp_path / "3_Some_Block.py")
+    own, theirs = map(imported, paths)
+    assert SIZES[written] in "\n".join(body(found))
+    x = torch.randn(4, 6)
+    for n in (6, 1):
+        assert torch.equal(own.ModelNew(n)(x), theirs.Model(n)(x))
+
+
+def test_the_length_of_a_parameter_is_no_number_of_the_file(tmp_path: Path) -> None:
+    first = refused(tmp_path, "return torch.tanh(x) * 2 / len(self.w)", whole=False)[0]
+    why = "it counts by a size or a value of its inputs"
+    assert first == f"FILE:12:9: this is no model to lift: forward cannot be traced, as {why}"

@@ -150,7 +150,7 @@ def written(
 
     def run(given: Sequence[Tensor]) -> list[Any]:
         nonlocal result
-        sizes.read.clear()
+        sizes.read = 0
         named = dict(zip(tensors, given, strict=True))
         arguments = {**numbers, **named}
         reads.begin(named)

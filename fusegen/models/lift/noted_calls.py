@@ -33,7 +33,7 @@ from fusegen.models.lift.noted_reads import (
 )
 from fusegen.models.lift.places import is_own
 from fusegen.models.lift.refused_calls import replaced
-from fusegen.models.lift.untraced import BY_VALUES, CONDITION, Lost
+from fusegen.models.lift.untraced import BY_VALUES, CONDITION, COUNTS, Lost
 from fusegen.models.reader.recorded_calls import called, note_sizes
 
 REFLECTED = "reflected"  # the key of operators of a tensor that the model writes behind a number
@@ -45,6 +45,8 @@ WHOLE: dict[Any, tuple[Callable[..., Any], int]] = {
     F.softsign: (F.softsign, 1), F.tanhshrink: (F.tanhshrink, 1), Tensor.__rdiv__: (operator.truediv, -1),
     Tensor.contiguous: (torch.ops.aten.contiguous.default, 1),
 }  # fmt: skip
+OF_METHODS = (torch.overrides.__file__, torch._tensor.__file__)  # of methods of tensors that are Python
+SIZED = frozenset("size shape numel nelement".split())  # which give the sizes of a tensor
 REFLECTING = ("__radd__", "__rmul__")  # methods whose operators have the tensor in front
 
 
@@ -71,7 +73,7 @@ class Noting(TorchFunctionMode):
         given, name = kwargs or {}, getattr(func, "__name__", "")
         of: Any = getattr(func, "__self__", None)  # of a property, it
         is_call, read = name != "__get__", of.__name__ if name == "__get__" else name
-        is_noted = is_own(sys._getframe(1).f_code.co_filename)
+        is_noted = _is_of_user()
         if is_noted:
             if name == "__set__":
                 raise Lost(f"it sets the attribute {of.__name__} of a tensor")
@@ -84,8 +86,9 @@ class Noting(TorchFunctionMode):
         last = self.tracer.graph._root.prev
         makes = not any(isinstance(each, Tensor) for each in tree_leaves((args, given)))
         found = self._run(func, args, given) if makes else self._run(func, _plain(args), _plain(given))
-        if read in ("size", "shape"):
-            found = self._sized(found, args[0], tuple(args[1:]) or tuple(given.values()))
+        if read in SIZED:
+            state = self.reads.state_of(args[0]) if is_noted and self.reads else ""
+            found = self._sized(found, args[0], tuple(args[1:]) or tuple(given.values()), state)
         if is_noted and self.reads is not None and read in ("size", "shape", "device"):
             found = self.reads.kept(read, args[0], found)
         numbers = [*_numbers((args, given))]
@@ -120,6 +123,8 @@ class Noting(TorchFunctionMode):
         """
         if name in NOT_KEPT:
             raise Lost(LOST.format(name))
+        if name == "__len__" and self.reads is not None:
+            raise Lost(COUNTS)
         self.reads_kinds |= name in (KIND_CALLS if is_call else KINDS)
         if self.reads is not None:
             self.reads.note_call(name, given)
@@ -133,14 +138,25 @@ class Noting(TorchFunctionMode):
                 each.note()
         return tree_map_only((NotedShape, NotedDevice), lambda each: each.plain(), given)
 
-    def _sized(self, found: Any, tensor: Tensor, dims: tuple[int, ...]) -> Any:
-        """Return the sizes of a tensor, or one, as what knows from which it is read."""
-        node = note_sizes(self.tracer, tensor)
-        if node is None or self.sizes is None:
+    def _sized(self, found: Any, tensor: Tensor, dims: tuple[int, ...], state: str) -> Any:
+        """Return the sizes of a tensor, one, or their product, as what knows from which it is read."""
+        of = note_sizes(self.tracer, tensor) or state
+        if self.sizes is None or not of:
             return found
         if dims:
-            return self.sizes.labelled(found, node, plain(dims[0]))
-        return torch.Size([self.sizes.labelled(each, node, dim) for dim, each in enumerate(found)])
+            return self.sizes.labelled(found, of, plain(dims[0]))
+        every = torch.Size([self.sizes.labelled(each, of, dim) for dim, each in enumerate(tensor.shape)])
+        if isinstance(found, torch.Size):
+            return every
+        return functools.reduce(operator.mul, every) if type(found) is int and every else found
+
+
+def _is_of_user() -> bool:
+    """Return True if the user's code made the call that a mode takes, perhaps by a method in Python."""
+    frame: Any = sys._getframe(2)
+    while frame.f_code.co_filename in OF_METHODS:
+        frame = frame.f_back
+    return is_own(frame.f_code.co_filename)
 
 
 @contextlib.contextmanager

@@ -56,6 +56,10 @@ class Reads:
         for names in self.found.values():
             names.clear()
 
+    def state_of(self, tensor: Any) -> str:
+        """Return the path of a parameter or a buffer of the model; an empty one for another tensor."""
+        return self.state.get(id(tensor), "")
+
     def note(self, what: str, tensor: Any) -> None:
         """Note what is read of a tensor."""
         names = {**self.state, **self.inputs}
