@@ -198,3 +198,17 @@ def test_the_length_of_a_parameter_is_no_number_of_the_file(tmp_path: Path) -> N
     first = refused(tmp_path, "return torch.tanh(x) * 2 / len(self.w)", whole=False)[0]
     why = "it counts by a size or a value of its inputs"
     assert first == f"FILE:12:9: this is no model to lift: forward cannot be traced, as {why}"
+
+
+def test_equal_regions_name_their_parameters_as_the_first_does(tmp_path: Path) -> None:
+    init = "a|self.p = Block(a); self.q = Block(a / 2)"
+    block = "\n\nclass Block(nn.Module):\n    def __init__(self, slope):\n        super().__init__()\n        self.slope = slope\n"
+    block += "\n    def forward(self, x):\n        return torch.tanh(x * self.slope) * (1 - self.slope)\n"
+    text = problem(init, "return self.q(torch.cumsum(self.p(x), 1))", arguments="0.5") + block
+    found = lift_partial(tmp_path, text, 1)
+    assert len(found.specs.texts) == 1
+    with_formulas(found, tmp_path / "generated")
+    paths = (tmp_path / "generated" / f"{found.name}.py", tmp_path / "3_Some_Block.py")
+    own, theirs = map(imported, paths)
+    x = torch.randn(4, 8)
+    assert torch.equal(own.ModelNew(0.75)(x), theirs.Model(0.75)(x))

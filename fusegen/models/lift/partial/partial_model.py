@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from fusegen.models.lift.partial.held import constants, free, in_regions, kinds,
 from fusegen.models.lift.partial.module import HEAD, NoForward, module_text
 from fusegen.models.lift.partial.readable import make_readable
 from fusegen.models.lift.regions.biases import split_biases, without_bias
-from fusegen.models.lift.regions.builds import Named, named
+from fusegen.models.lift.regions.builds import Named, alike, named
 from fusegen.models.lift.rule import ALONE, Rule
 from fusegen.models.lift.source_text import statement_at, variable_of
 from fusegen.models.lift.spec_text import is_edited, with_digest, without_digest
@@ -150,7 +150,7 @@ def _found(problem: Problem, model: nn.Module, inputs: Mapping[str, Any], rule: 
     found = regions_of(model, modes, rule, problem.source)
     if not found.chosen:
         raise _not_worth(problem, found)
-    return found
+    return replace(found, chosen=alike(found.chosen))
 
 
 def _not_worth(problem: Problem, found: Found) -> NoRegion:
