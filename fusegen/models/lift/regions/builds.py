@@ -49,7 +49,7 @@ def named(regions: Iterable[RegionSpec], folder: Path, source: str, taken: Conta
 
 
 def alike(regions: Sequence[RegionSpec]) -> tuple[RegionSpec, ...]:
-    """Return regions with their spec: of equal ones that of the first, which names inputs and parameters."""
+    """Return regions with their specs: equal ones have that of the first, by whose names it is called."""
     first: dict[str, RegionSpec] = {}
     made = []
     for one in regions:
