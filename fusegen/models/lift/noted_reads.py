@@ -1,4 +1,4 @@
-"""What a forward reads of tensors, by which it may decide: dtypes, numbers of dimensions, and devices."""
+"""Reads of dtypes, numbers of dimensions and devices of tensors, by which a forward may decide."""
 
 from __future__ import annotations
 
