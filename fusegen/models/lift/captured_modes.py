@@ -73,9 +73,9 @@ def captured_in_each_mode(model: nn.Module, args: Sequence[Any], named: Mapping[
         _name_inputs(found.graph, names)
         return found.graph
 
-    found = [traced_in_mode(model, enter, functools.partial(trace, enter)) for enter in MODES]
-    results = [outputs[enter] for enter in MODES]
-    graphs, read = merged(found, is_one=results[0] == results[1])
+    found = _in_modes(model, lambda enter: functools.partial(trace, enter))
+    results = [outputs[enter] for enter in MODES if enter in outputs]
+    graphs, read = merged(found, is_one=results[0] == results[-1])
     for graph, result in zip(graphs, results, strict=False):
         _check(graph, result, model)
     casts = reads_kinds or any(_casts(node) for graph in graphs for node in graph.nodes)
@@ -110,7 +110,7 @@ def written_in_each_mode(model: nn.Module, values: Mapping[str, Any]) -> Modes:
     Raises:
         NoGraph, Exception: as of `captured_in_each_mode`.
     """
-    found = [traced_in_mode(model, enter, _as_written(values)) for enter in MODES]
+    found = _in_modes(model, lambda enter: _as_written(values))
     made = [graph for graph, _ in found]
     first = [
         next(iter(graph.nodes)).meta for graph in made
@@ -127,6 +127,16 @@ def _note_reads(graphs: Sequence[fx.Graph], found: Mapping[str, Collection[str]]
     for graph in graphs:
         for node in graph.find_nodes(op="placeholder"):
             node.meta |= {key: frozenset(names) for key, names in found.items() if names}
+
+
+def _in_modes(model: nn.Module, trace: Callable[[Mode], Trace]) -> list[Traced]:
+    """Return the graphs of training and of evaluation; one, where forward reads no mode in training."""
+    training, evaluation = MODES
+    first = traced_in_mode(model, training, trace(training))
+    is_plain = all(type(each).train is nn.Module.train for each in model.modules())
+    if not first[1] and is_plain:
+        return [first]
+    return [first, traced_in_mode(model, evaluation, trace(evaluation))]
 
 
 def _as_written(values: Mapping[str, Any]) -> Trace:
@@ -190,6 +200,8 @@ def merged(
     found: Sequence[Traced], *, is_one: bool
 ) -> tuple[tuple[fx.Graph, ...], tuple[Mapping[str, bool], ...]]:
     """Return one graph for both modes, or that of each with the modes that modules have in it."""
+    if len(found) == 1:
+        return (found[0][0],), ()
     (training, one), (evaluation, other) = found
     pairs = zip(training.nodes, evaluation.nodes, strict=False)  # each graph ends with its only output
     if not (is_one and all(alike(*pair, {**one, **other}) for pair in pairs)):
