@@ -531,3 +531,39 @@ def test_what_cannot_be_captured_is_refused_in_a_sentence(case: str, tmp_path: P
     with pytest.raises(NotAModel) as error:
         network(Holder(function), ({"x": torch.randn(2, 4)},))
     assert error.value.message == f"this is no model to lift: {why}"
+
+
+class _Counted(nn.Module):
+    """A model that counts how often forward runs."""
+
+    def __init__(self, *, reads_mode: bool) -> None:
+        super().__init__()
+        self.norm, self.reads_mode = nn.BatchNorm1d(8), reads_mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        RUNS.append(self)
+        y: Tensor = self.norm(torch.tanh(x)) * (2 if self.reads_mode and self.training else 3)
+        return y
+
+
+class _Switched(_Counted):
+    """A model whose mode changes more than the mode."""
+
+    def train(self, mode: bool = True) -> "_Switched":
+        super().train(mode)
+        return self
+
+
+RUNS: list[nn.Module] = []
+
+
+def test_a_forward_that_reads_no_mode_is_captured_once() -> None:
+    inner: list[nn.Module] = [
+        _Counted(reads_mode=False),
+        _Counted(reads_mode=True),
+        _Switched(reads_mode=False),
+    ]
+    for model, graphs, runs in zip(inner, (1, 2, 1), (1, 2, 2), strict=True):
+        RUNS.clear()
+        modes = with_examples(nn.Sequential(model), "a model", (torch.randn(4, 8),))
+        assert (len(modes.graphs), len(RUNS)) == (graphs, runs)

@@ -10,15 +10,23 @@ from test_lift_rows import Body, every
 from test_partial import body, lift
 
 INIT = "n|self.a = nn.Linear(n, n)"
+RANK = ["if x.dim() != 2:", '    raise ValueError("forward was traced with x.dim()=2")']
 TEXTS: dict[str, tuple[str, list[str]]] = {
-    "an item": ("return torch.max(self.a(x) * x, 1)[0].tanh()", ["return mul_max_tanh(self.a(x), x)"]),
+    "an item": (
+        "return torch.max(self.a(x) * x, 1)[0].tanh()",
+        [*RANK, "return mul_max_tanh(self.a(x), x)"],
+    ),
+    "a dimension from the end": (
+        "return torch.max(self.a(x) * x, -1)[0].tanh()",
+        ["return mul_max_tanh(self.a(x), x)"],
+    ),
     "an attribute": (
         "return torch.min(self.a(x) * 2, dim=-1, keepdim=True).values",
-        ["return mul_min(self.a(x))[:, None]"],
+        [*RANK, "return mul_min(self.a(x))[:, None]"],
     ),
     "a method": (
         "y, _ = (self.a(x) * 2).min(dim=1, keepdim=True); return y + 1",
-        ["a = self.a(x)", "return mul_min_add(a)[:, None]"],
+        [*RANK, "a = self.a(x)", "return mul_min_add(a)[:, None]"],
     ),
     "places, which PyTorch gives": (
         "m = torch.max(self.a(x) * 2 + 1, 1); return m.values.tanh() + m.indices.float()",

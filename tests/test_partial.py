@@ -166,7 +166,11 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
     ),
     "sizes that the constructor decides": (
         "import math\n" + problem(NORM, "y = torch.tanh(self.a(x)) * 2; b, n = y.shape; return y.view(b, n // 2, 2).sum(-1) / math.sqrt(n)", arguments="8"),
-        ["y = tanh_mul(self.a(x))", "size = y.size(0)", "sum_1 = y.view(size, y.size(1) // 2, 2).sum(dim=-1)", "return sum_1 / math.sqrt(y.size(1))"],
+        [
+            "if x.dim() != 2:",
+            '    raise ValueError("forward was traced with x.dim()=2")',
+            "y = tanh_mul(self.a(x))", "size = y.size(0)", "size_2 = y.size(1)",
+            "sum_1 = y.view(size, size_2 // 2, 2).sum(dim=-1)", "return sum_1 / math.sqrt(size_2)"],
         {"tanh_mul": "formula: tanh(x) * 2"},
     ),
     "tensors that forward makes": (

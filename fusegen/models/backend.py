@@ -16,6 +16,7 @@ from torch import fx
 from fusegen.core import write
 from fusegen.errors import FusegenError, SpecErrors
 from fusegen.models.lift.dynamo_graph import operators_of, take_over
+from fusegen.models.lift.float_losses import put_losses_in
 from fusegen.models.lift.found import Found, regions_of
 from fusegen.models.lift.lifted_network import FOLDER
 from fusegen.models.lift.modes import Modes
@@ -32,6 +33,7 @@ from fusegen.runtime import together
 
 VARIABLE = "FUSEGEN_REGIONS"  # the folder of specs and modules
 OPTION = "regions"  # the same, among the options of torch.compile
+LEAST_PASSES = 2  # of eager over memory, from which on a region has a kernel
 SOURCE = "a graph of torch.compile"
 TO = torch.ops.aten.to.dtype
 MODES = frozenset(  # calls that change how the operations behind them run
@@ -69,14 +71,14 @@ def fusegen(graph: fx.GraphModule, inputs: Sequence[Any], **given: Any) -> Calla
 
 
 def put_kernels_in(graph: fx.GraphModule, folder: Path) -> int:
-    """Replace the pointwise regions of a graph by the operators of generated modules.
+    """Replace the pointwise regions of a graph, and losses of 16 bits, by operators of generated modules.
 
     Args:
         graph: with example values in ``node.meta``.
         folder: of specs and modules; those that are there are used again.
 
     Returns:
-        The number of regions.
+        The number of regions and losses.
 
     Raises:
         FusegenError, SpecErrors: a file is refused, or the graph cannot be captured as operators.
@@ -87,10 +89,11 @@ def put_kernels_in(graph: fx.GraphModule, folder: Path) -> int:
     if any(map(disturbs, made.graph.nodes)):
         return 0
     note_source(made.graph)
-    of = regions_of(made, Modes((made.graph,)), Rule(rows=GUARDED))
-    if not of.chosen:
+    losses = put_losses_in(made.graph, LEAST_PASSES)
+    of = regions_of(made, Modes((made.graph,)), Rule(LEAST_PASSES, rows=GUARDED))
+    if not of.chosen and not losses:
         return 0
-    kernels = _built(of, folder)
+    kernels = _built(of, folder) if of.chosen else {}
     calls: dict[fx.Node, fx.Node] = {}
     for region in of.chosen:
         calls[region.region.result] = _call(made.graph, region, kernels[region.key], calls)
@@ -99,7 +102,7 @@ def put_kernels_in(graph: fx.GraphModule, folder: Path) -> int:
             made.graph.erase_node(node)
     made.graph.eliminate_dead_code()
     take_over(graph, made)
-    return len(of.chosen)
+    return len(of.chosen) + len(losses)
 
 
 def _is_mode(node: fx.Node) -> bool:

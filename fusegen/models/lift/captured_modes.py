@@ -3,7 +3,7 @@
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,9 @@ from fusegen.models.lift.fx_graph import name_of, own
 from fusegen.models.lift.known_sizes import Sizes
 from fusegen.models.lift.merged_modes import alike, merge
 from fusegen.models.lift.modes import MODES, Mode, Modes, NoGraph, Trace, Traced, traced_in_mode
-from fusegen.models.lift.noted_calls import DIM_READ, DTYPE_READ, Noting, noting_autocast, reflecting
+from fusegen.models.lift.noted_calls import Noting, reflecting
+from fusegen.models.lift.noted_reads import KEYS, Reads
+from fusegen.models.lift.noted_settings import noting_autocast, noting_devices
 from fusegen.models.lift.refused_calls import refusing, refusing_decisions
 from fusegen.models.reader.aten_calls import calls_of
 from fusegen.models.reader.aten_table import IDENTITIES
@@ -61,7 +63,7 @@ def captured_in_each_mode(model: nn.Module, args: Sequence[Any], named: Mapping[
         def run(given: Sequence[Tensor]) -> list[Any]:
             nonlocal reads_kinds
             args, kwargs = inputs.value(given)
-            with Noting() as noting, noting_autocast(noting):
+            with Noting() as noting, noting_autocast(noting), noting_devices(noting):
                 outputs[enter], results = structure_of(forward(model, *args, **kwargs))
             reads_kinds |= noting.reads_kinds
             return results
@@ -71,9 +73,9 @@ def captured_in_each_mode(model: nn.Module, args: Sequence[Any], named: Mapping[
         _name_inputs(found.graph, names)
         return found.graph
 
-    found = [traced_in_mode(model, enter, functools.partial(trace, enter)) for enter in MODES]
-    results = [outputs[enter] for enter in MODES]
-    graphs, read = merged(found, is_one=results[0] == results[1])
+    found = _in_modes(model, lambda enter: functools.partial(trace, enter))
+    results = [outputs[enter] for enter in MODES if enter in outputs]
+    graphs, read = merged(found, is_one=results[0] == results[-1])
     for graph, result in zip(graphs, results, strict=False):
         _check(graph, result, model)
     casts = reads_kinds or any(_casts(node) for graph in graphs for node in graph.nodes)
@@ -108,11 +110,33 @@ def written_in_each_mode(model: nn.Module, values: Mapping[str, Any]) -> Modes:
     Raises:
         NoGraph, Exception: as of `captured_in_each_mode`.
     """
-    found = [traced_in_mode(model, enter, _as_written(values)) for enter in MODES]
+    found = _in_modes(model, lambda enter: _as_written(values))
+    made = [graph for graph, _ in found]
+    first = [
+        next(iter(graph.nodes)).meta for graph in made
+    ]  # an input; one mode may read what no other does
+    _note_reads(made, {key: {name for of in first for name in of.get(key, ())} for key in KEYS})
     graphs, read = merged(found, is_one=True)
     for graph in graphs:
         own(graph, model)
     return Modes(graphs, read)
+
+
+def _note_reads(graphs: Sequence[fx.Graph], found: Mapping[str, Collection[str]]) -> None:
+    """Let the inputs of graphs know of which tensors forward reads dtypes and dimensions."""
+    for graph in graphs:
+        for node in graph.find_nodes(op="placeholder"):
+            node.meta |= {key: frozenset(names) for key, names in found.items() if names}
+
+
+def _in_modes(model: nn.Module, trace: Callable[[Mode], Trace]) -> list[Traced]:
+    """Return the graphs of training and of evaluation; one, where forward reads no mode in training."""
+    training, evaluation = MODES
+    first = traced_in_mode(model, training, trace(training))
+    is_plain = all(type(each).train is nn.Module.train for each in model.modules())
+    if not first[1] and is_plain:
+        return [first]
+    return [first, traced_in_mode(model, evaluation, trace(evaluation))]
 
 
 def _as_written(values: Mapping[str, Any]) -> Trace:
@@ -132,15 +156,16 @@ def written(
     tensors = [name for name, value in values.items() if isinstance(value, Tensor)]
     numbers = {name: carried(label.format(name), value, {}) for name, value in values.items()}
     result: Structure | None = None
-    sizes, read_of_inputs = Sizes(), dict[str, bool]()
+    sizes, reads = Sizes(), Reads(model)
 
     def run(given: Sequence[Tensor]) -> list[Any]:
         nonlocal result
-        sizes.read.clear()
-        arguments = {**numbers, **dict(zip(tensors, given, strict=True))}
-        with Noting(sizes) as noting, refusing_decisions():
+        sizes.read = 0
+        named = dict(zip(tensors, given, strict=True))
+        arguments = {**numbers, **named}
+        reads.begin(named)
+        with Noting(sizes, reads) as noting, noting_devices(noting), refusing_decisions():
             result, results = structure_of(type(model).forward(model, *arguments.values()))
-        read_of_inputs.update({DTYPE_READ: noting.reads_dtypes, DIM_READ: noting.reads_dims})
         return results
 
     graph = graph_of(model, [values[name] for name in tensors], run, read).graph
@@ -148,8 +173,7 @@ def written(
     assert result is not None
     _check(graph, result, model)
     _name_inputs(graph, tensors)
-    for node in graph.find_nodes(op="placeholder"):
-        node.meta.update({key: True for key, is_read in read_of_inputs.items() if is_read})
+    _note_reads([graph], reads.found)
     [output] = graph.find_nodes(op="output")
     output.args = (result.value(output.args[0]),)
     return graph
@@ -176,6 +200,8 @@ def merged(
     found: Sequence[Traced], *, is_one: bool
 ) -> tuple[tuple[fx.Graph, ...], tuple[Mapping[str, bool], ...]]:
     """Return one graph for both modes, or that of each with the modes that modules have in it."""
+    if len(found) == 1:
+        return (found[0][0],), ()
     (training, one), (evaluation, other) = found
     pairs = zip(training.nodes, evaluation.nodes, strict=False)  # each graph ends with its only output
     if not (is_one and all(alike(*pair, {**one, **other}) for pair in pairs)):

@@ -17,32 +17,45 @@ MOST = 4096  # characters of a text, as of a formula: a longer one is lost
 
 
 Numbers = dict[str, Any]  # by their texts
+Function = Callable[..., Any]
 
 
 class WholeText(Whole):
-    """A whole number with its text; `numbers` has all that were made of it."""
+    """A whole number with its text.
+
+    Attributes:
+        numbers: all that were made of it.
+        made: the function that made it and what that was given; None where it was not made by arithmetic.
+    """
 
     numbers: Numbers
+    made: tuple[Function, tuple[Any, ...]] | None = None
 
 
 class RealText(Real):
-    """A real number with its text."""
+    """A real number with its text, as `WholeText`."""
 
     numbers: Numbers
+    made: tuple[Function, tuple[Any, ...]] | None = None
 
 
 CARRIERS: dict[type, type] = {int: WholeText, float: RealText}
 
 
-def carried(text: str, value: Any, numbers: Numbers) -> Any:
+def carried(
+    text: str,
+    value: Any,
+    numbers: Numbers,
+    made: tuple[Function, tuple[Any, ...]] | None = None,  # the function that made it, and its arguments
+) -> Any:
     """Return a number with its text, which `numbers` then has; another value as it is."""
     carrier = CARRIERS.get(type(value))
     if carrier is None or len(text) > MOST:
         return value
-    made = carrier(value)
-    made.label, made.numbers = text, numbers
+    number = carrier(value)
+    number.label, number.numbers, number.made = text, numbers, made
     numbers[text] = value
-    return made
+    return number
 
 
 def named_number(name: str, value: Any) -> Any:
@@ -69,26 +82,30 @@ def _text(value: Any) -> str:
 
 def _binary(name: str, order: int) -> Callable[[Any, Any], Any]:
     """Return the method of an operator; of the second operand where the order is -1."""
+    function = getattr(operator, name)
 
     def compute(self: Any, other: Any) -> Any:
         if not isinstance(other, int | float | SymInt | SymFloat):
             return NotImplemented
         one, two = (self, other)[::order]
-        value = getattr(operator, name)(plain(one), plain(two))
+        value = function(plain(one), plain(two))
         if isinstance(other, SymInt | SymFloat):
-            note_arithmetic(getattr(operator, name), (one, two), value)
+            note_arithmetic(function, (one, two), value)
             return value
         if isinstance(other, bool):  # a truth has no text, so that the result has none
             return value
-        return carried(f"{_text(one)} {SIGNS[name]} {_text(two)}", value, self.numbers)
+        text = f"{_text(one)} {SIGNS[name]} {_text(two)}"
+        return carried(text, value, self.numbers, (function, (one, two)))
 
     return compute
 
 
 def _unary(name: str) -> Callable[[Any], Any]:
+    function = abs if name == "abs" else getattr(operator, name)  # which a file has a name for
+
     def compute(self: Any) -> Any:
-        value = getattr(operator, name)(plain(self))
-        return carried(PREFIXES[name].format(_text(self)), value, self.numbers)
+        text = PREFIXES[name].format(_text(self))
+        return carried(text, function(plain(self)), self.numbers, (function, (self,)))
 
     return compute
 

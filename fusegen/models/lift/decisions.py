@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.models.lift.constructor_numbers import CARRIERS
-from fusegen.models.lift.known_sizes import SIZE, of_sizes
+from fusegen.models.lift.known_sizes import is_of_sizes, of_sizes
 from fusegen.models.lift.labels import label_of
 from fusegen.models.lift.untraced import CONDITION, COUNTS, Lost
 
@@ -89,7 +89,7 @@ class _Math:
 def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
     def note_arguments(*args: Any) -> Any:
         frame = sys._getframe(1)
-        if any(SIZE in (label_of(each) or "") for each in args) and function is not range:
+        if any(map(is_of_sizes, args)) and function is not range:
             return of_sizes(function, args)
         given = [_value(each) + 1 if _note(each, frame) else each for each in args]
         return getattr(math, function.__name__, function)(*given)
@@ -102,7 +102,7 @@ def _note(value: Any, frame: Any, *, is_test: bool = False) -> bool:
     label = label_of(value)
     if label is None or not _watch.path or frame.f_code.co_filename != _watch.path:
         return False
-    if SIZE in label:
+    if is_of_sizes(value):
         raise Lost(CONDITION if is_test else COUNTS)
     _watch.found.setdefault(label, (_value(value), frame.f_lineno))
     read = Read(label, frame.f_lineno, is_test)

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_leaves
 
+from fusegen.models.lift.float_losses import put_losses_in
 from fusegen.models.lift.fx_graph import LAYER, copied, own, what
 from fusegen.models.lift.model_graphs import refuse_hooks, with_examples
 from fusegen.models.lift.modes import Modes
@@ -67,6 +68,8 @@ def _found(
 ) -> Found:
     refuse_hooks(model, name)
     modes = with_examples(model, name, inputs)
+    for graph in modes.graphs:
+        put_losses_in(graph, least_passes)
     rows = {**GUARDED, **OF_ROWS, **WINDOWS, **CAST_ROWS}
     rule = Rule(least_passes, device=device, rows=rows, most_results=2, saved=saved)
     regions = _of_each_mode(model, modes, rule, inputs, name)

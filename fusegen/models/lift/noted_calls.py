@@ -18,18 +18,25 @@ from torch import Tensor, fx
 from torch._ops import OpOverload
 from torch.fx.experimental import proxy_tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fusegen.models.lift.known_sizes import Sizes
 from fusegen.models.lift.labels import CARRIERS, label_of, plain
+from fusegen.models.lift.noted_reads import (
+    KIND_CALLS,
+    KINDS,
+    LOST,
+    NOT_KEPT,
+    NotedDevice,
+    NotedShape,
+    Reads,
+)
 from fusegen.models.lift.places import is_own
 from fusegen.models.lift.refused_calls import replaced
-from fusegen.models.lift.untraced import BY_VALUES, CONDITION, Lost
+from fusegen.models.lift.untraced import BY_VALUES, CONDITION, COUNTS, Lost
 from fusegen.models.reader.recorded_calls import called, note_sizes
 
 REFLECTED = "reflected"  # the key of operators of a tensor that the model writes behind a number
-DTYPE_READ = "dtype read"  # that of the inputs of a forward which reads dtypes
-DIM_READ = "dim read"  # and of one that reads how many dimensions tensors have
 PLACED = "placed"  # that of tensors for which the model names a device
 METHOD = "method"  # that of operators that the model calls as methods of tensors
 # functions that run several operators, or none where they have nothing to do; what a graph calls, and the
@@ -38,18 +45,9 @@ WHOLE: dict[Any, tuple[Callable[..., Any], int]] = {
     F.softsign: (F.softsign, 1), F.tanhshrink: (F.tanhshrink, 1), Tensor.__rdiv__: (operator.truediv, -1),
     Tensor.contiguous: (torch.ops.aten.contiguous.default, 1),
 }  # fmt: skip
+OF_METHODS = (torch.overrides.__file__, torch._tensor.__file__)  # of methods of tensors that are Python
+SIZED = frozenset("size shape numel nelement".split())  # which give the sizes of a tensor
 REFLECTING = ("__radd__", "__rmul__")  # methods whose operators have the tensor in front
-DTYPES = frozenset("dtype itemsize is_floating_point is_complex element_size type".split())
-DIMS = frozenset("dim ndim ndimension".split())
-KINDS = frozenset("dtype device is_cuda is_cpu itemsize real imag H mH".split())  # attributes, and calls:
-KIND_CALLS = frozenset(
-    "is_floating_point is_complex element_size type get_device is_contiguous stride conj resolve_conj "
-    "resolve_neg adjoint".split()
-)
-NOT_KEPT = frozenset(  # attributes and calls of autograd, by which no graph decides
-    "requires_grad is_leaf grad grad_fn retains_grad retain_grad".split()
-)
-PLACES = frozenset("is_cuda is_cpu is_meta get_device is_contiguous".split())  # that no file knows
 
 
 class Noting(TorchFunctionMode):
@@ -57,17 +55,16 @@ class Noting(TorchFunctionMode):
 
     Attributes:
         reads_kinds: the forward reads dtypes, devices or layouts, by which it may decide.
-        reads_dtypes: it reads dtypes.
-        reads_dims: it reads how many dimensions tensors have.
         sizes: takes the sizes that it reads, which have labels; without it, known sizes are numbers.
+        reads: takes what it reads of tensors, where it is to be written as text.
     """
 
-    def __init__(self, sizes: Sizes | None = None) -> None:
+    def __init__(self, sizes: Sizes | None = None, reads: Reads | None = None) -> None:
         super().__init__()
-        self.sizes = sizes
+        self.sizes, self.reads = sizes, reads
         mode: Any = proxy_tensor.get_proxy_mode()
         self.tracer = mode.tracer
-        self.reads_kinds = self.reads_dtypes = self.reads_dims = False
+        self.reads_kinds = False
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
@@ -75,10 +72,13 @@ class Noting(TorchFunctionMode):
         """Run a call, and note what it was given."""
         given, name = kwargs or {}, getattr(func, "__name__", "")
         of: Any = getattr(func, "__self__", None)  # of a property, it
-        if is_own(sys._getframe(1).f_code.co_filename):
+        is_call, read = name != "__get__", of.__name__ if name == "__get__" else name
+        is_noted = _is_of_user()
+        if is_noted:
             if name == "__set__":
                 raise Lost(f"it sets the attribute {of.__name__} of a tensor")
-            self._note_read(of.__name__ if name == "__get__" else name, is_call=name != "__get__")
+            self._note_read(read, (*args, *given.values()), is_call=is_call)
+        args, given = self._without_notes((args, given))
         if func in WHOLE:
             target, order = WHOLE[func]
             run = functools.partial(func, *_plain(args), **_plain(given))
@@ -86,8 +86,11 @@ class Noting(TorchFunctionMode):
         last = self.tracer.graph._root.prev
         makes = not any(isinstance(each, Tensor) for each in tree_leaves((args, given)))
         found = self._run(func, args, given) if makes else self._run(func, _plain(args), _plain(given))
-        if name == "size" or (name == "__get__" and of.__name__ == "shape"):
-            found = self._sized(found, args[0], tuple(args[1:]) or tuple(given.values()))
+        if read in SIZED:
+            state = self.reads.state_of(args[0]) if is_noted and self.reads else ""
+            found = self._sized(found, args[0], tuple(args[1:]) or tuple(given.values()), state)
+        if is_noted and self.reads is not None and read in ("size", "shape", "device"):
+            found = self.reads.kept(read, args[0], found)
         numbers = [*_numbers((args, given))]
         is_labelled = any(label_of(each) is not None for each in numbers)
         for node in _behind(last, self.tracer.graph):
@@ -112,39 +115,48 @@ class Noting(TorchFunctionMode):
                 raise Lost(CONDITION) from error
             raise
 
-    def _note_read(self, name: str, *, is_call: bool) -> None:
+    def _note_read(self, name: str, given: tuple[Any, ...], *, is_call: bool) -> None:
         """Note an attribute or a method of a tensor that the forward reads.
 
         Raises:
             Lost: no graph keeps it.
         """
-        if name in NOT_KEPT or (name in PLACES and self.sizes is not None):
-            raise Lost(f"it reads {name} of a tensor, which its graph does not keep")
+        if name in NOT_KEPT:
+            raise Lost(LOST.format(name))
+        if name == "__len__" and self.reads is not None:
+            raise Lost(COUNTS)
         self.reads_kinds |= name in (KIND_CALLS if is_call else KINDS)
-        self.reads_dtypes |= name in DTYPES
-        self.reads_dims |= name in DIMS
+        if self.reads is not None:
+            self.reads.note_call(name, given)
 
-    def _sized(self, found: Any, tensor: Tensor, dims: tuple[int, ...]) -> Any:
-        """Return the sizes of a tensor, or one, as what knows from which it is read."""
-        node = note_sizes(self.tracer, tensor)
-        if node is None or self.sizes is None:
+    def _without_notes(self, given: Any) -> Any:
+        """Return the arguments of a call, which depends on each of the sizes that it is given together."""
+        if self.reads is None:
+            return given
+        for each in tree_leaves(given):
+            if type(each) is NotedShape:
+                each.note()
+        return tree_map_only((NotedShape, NotedDevice), lambda each: each.plain(), given)
+
+    def _sized(self, found: Any, tensor: Tensor, dims: tuple[int, ...], state: str) -> Any:
+        """Return the sizes of a tensor, one, or their product, as what knows from which it is read."""
+        of = note_sizes(self.tracer, tensor) or state
+        if self.sizes is None or not of:
             return found
         if dims:
-            return self.sizes.labelled(found, node, plain(dims[0]))
-        return torch.Size([self.sizes.labelled(each, node, dim) for dim, each in enumerate(found)])
+            return self.sizes.labelled(found, of, plain(dims[0]))
+        every = torch.Size([self.sizes.labelled(each, of, dim) for dim, each in enumerate(tensor.shape)])
+        if isinstance(found, torch.Size):
+            return every
+        return functools.reduce(operator.mul, every) if type(found) is int and every else found
 
 
-@contextlib.contextmanager
-def noting_autocast(noting: Noting) -> Iterator[None]:
-    """Note that a forward asks for autocast, under which it may run other operations."""
-    usual = torch.is_autocast_enabled
-
-    def ask(*given: Any) -> bool:
-        noting.reads_kinds |= is_own(sys._getframe(1).f_code.co_filename)
-        return usual(*given)
-
-    with replaced(torch, "is_autocast_enabled", ask):
-        yield
+def _is_of_user() -> bool:
+    """Return True if the user's code made the call that a mode takes, perhaps by a method in Python."""
+    frame: Any = sys._getframe(2)
+    while frame.f_code.co_filename in OF_METHODS:
+        frame = frame.f_back
+    return is_own(frame.f_code.co_filename)
 
 
 @contextlib.contextmanager

@@ -37,7 +37,10 @@ SOME: dict[str, Callable[[str, tuple[Any, ...]], bool]] = {
     "register_hook": lambda file, given: is_own(file),
     "__enter__": lambda file, given: getattr(given[0], "mode", True),
 }
-DECIDING: tuple[tuple[type, str, str], ...] = (  # methods by which code reads the value of a size
+ASKS = "it asks by {} what its graph does not keep"
+DECIDING: tuple[tuple[Any, str, str], ...] = (  # by which code reads the value of a size, or where it runs
+    *((torch, name, ASKS.format(f"torch.{name}")) for name in ("is_autocast_enabled", "get_default_dtype")),
+    (torch.cuda, "is_available", ASKS.format("torch.cuda.is_available")),
     (SymBool, "__bool__", CONDITION),
     *((kind, name, COUNTS) for kind in (SymInt, SymFloat) for name in ("__bool__", "__int__", "__float__")),
     (SymInt, "__index__", COUNTS),
@@ -69,7 +72,7 @@ def refusing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def refusing_decisions() -> Iterator[None]:
-    """Refuse to decide by sizes in the user's code; what PyTorch decides it decides in each call."""
+    """Refuse to decide by sizes and settings in the user's code; PyTorch decides in each call."""
     with contextlib.ExitStack() as stack:
         for kind, name, why in DECIDING:
             if hasattr(kind, name):
@@ -94,11 +97,11 @@ def _refusing(owner: Any, name: str, why: str) -> Any:
     return classmethod(refuse) if is_of_class else refuse
 
 
-def _deciding(method: Callable[[Any], Any], why: str) -> Callable[[Any], Any]:
-    def decide(self: Any) -> Any:
+def _deciding(method: Callable[..., Any], why: str) -> Callable[..., Any]:
+    def decide(*given: Any) -> Any:
         if is_own(sys._getframe(1).f_code.co_filename):
             raise Lost(why)
-        return method(self)
+        return method(*given)
 
     return decide
 

@@ -11,6 +11,7 @@ from torch import fx
 
 from fusegen.core.chips import USUAL, Chip
 from fusegen.errors import counted
+from fusegen.models.lift.float_losses import is_loss
 from fusegen.models.lift.found import Found
 from fusegen.models.lift.fx_graph import what
 from fusegen.models.lift.places import span_of
@@ -27,6 +28,10 @@ LEFT = "stays PyTorch's: {calls}{places}: {why}"
 EXPECTED = "microseconds as expected on {chip}, for those of eager's operations at the speed of a copy"
 LAYERS, IS_LAYER = "layers", "is a layer"
 APART = "a kernel adds the bias"
+OF_LIBRARY, UNCAST = (
+    "the library's kernel runs: {calls}{places}: {why}",
+    "it reads logits of 16 bits without a cast",
+)
 MODES = ("training", "evaluation")
 
 
@@ -102,7 +107,8 @@ class Report:
             others = sum(number for _, number in left.calls[MOST_KINDS:])
             calls += [counted(others, "other")] * (others > 0)
             places = f" ({left.places})" if left.places else ""
-            yield LEFT.format(calls=", ".join(calls), places=places, why=left.why) + (
+            text = OF_LIBRARY if left.why == UNCAST else LEFT
+            yield text.format(calls=", ".join(calls), places=places, why=left.why) + (
                 f" (in {mode})" if mode else ""
             )
 
@@ -168,6 +174,7 @@ def _left(nodes: Mapping[fx.Node, str]) -> Iterator[Left]:
     for node, why in nodes.items():
         if node.op == "call_module" or operation(node) not in NO_CALLS:
             reason = APART if node.target is without_bias else LAYERS if why.endswith(IS_LAYER) else why
+            reason = UNCAST if is_loss(node) else reason
             by_reason.setdefault(reason, []).append(node)
     for why, found in by_reason.items():
         kinds = Counter(map(_kind, found)).most_common()

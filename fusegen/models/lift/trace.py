@@ -16,7 +16,7 @@ from fusegen.models.lift.load import Problem, line_span
 from fusegen.models.lift.merged_modes import CALL
 from fusegen.models.lift.model_graphs import ARGUMENT
 from fusegen.models.lift.model_inputs import Given
-from fusegen.models.lift.noted_calls import DIM_READ, DTYPE_READ
+from fusegen.models.lift.noted_reads import DIM_READ, DTYPE_READ, VALUE
 from fusegen.models.lift.regions.aliases import writes
 from fusegen.models.lift.regions.pointwise import CONSTANT, formula_of
 from fusegen.models.lift.source_of_calls import written_of
@@ -67,7 +67,8 @@ class Reader:
         for key, read in ((DTYPE_READ, "dtype"), (DIM_READ, "dim")):
             if key in node.meta:
                 why = "a spec holds for any dtype and any number of dimensions"
-                self.refuse(node, f"{read} of {node.target}", why, "lift with --partial")
+                named = sorted({str(node.target)} if VALUE in node.meta[key] else node.meta[key])
+                self.refuse(node, f"{read} of {named[0]}", why, "lift with --partial")
         self.values[node] = ast.Name(self.names[str(node.target)])
         if self.last is None and str(node.target) == self.first:
             self.last = node

@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fusegen.models.reader.recorded_calls import called
+from fusegen.models.reader.recurrent import recurrent
 
 TENSOR = "tensor"  # the key of a tensor that tracing made, which is no attribute of the module
 STACK = "nn_module_stack"  # that of the modules around a node, as torch.fx and TorchDynamo have it
@@ -123,6 +124,8 @@ def _fake(mode: FakeTensorMode, place: int, tensor: Tensor, fixed: Container[Any
 
 def without_memory(mode: FakeTensorMode, layer: nn.Module, args: Any, kwargs: Any) -> Any:
     """Call a layer with parameters and buffers that have no memory: nothing real is written to."""
+    if (result := recurrent(layer, args, kwargs)) is not None:
+        return result
     other = object.__new__(type(layer))  # a parametrized layer refuses copy.copy
     vars(other).update(vars(layer))
     vars(other).update({hooks: {} for hooks in HOOKS})  # which are for real tensors

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,11 @@ from fusegen.models.lift.model_graphs import as_written, refuse_hooks
 from fusegen.models.lift.partial.attributes import attribute, label_numbers
 from fusegen.models.lift.partial.call_text import required_mode, required_value
 from fusegen.models.lift.partial.forward_text import CannotWrite, Context, forward_lines
-from fusegen.models.lift.partial.held import constants, free, in_regions, kinds_of_inputs, required
+from fusegen.models.lift.partial.held import constants, free, in_regions, kinds, required
 from fusegen.models.lift.partial.module import HEAD, NoForward, module_text
 from fusegen.models.lift.partial.readable import make_readable
 from fusegen.models.lift.regions.biases import split_biases, without_bias
-from fusegen.models.lift.regions.builds import Named, named
+from fusegen.models.lift.regions.builds import Named, alike, named
 from fusegen.models.lift.rule import ALONE, Rule
 from fusegen.models.lift.source_text import statement_at, variable_of
 from fusegen.models.lift.spec_text import is_edited, with_digest, without_digest
@@ -150,7 +150,7 @@ def _found(problem: Problem, model: nn.Module, inputs: Mapping[str, Any], rule: 
     found = regions_of(model, modes, rule, problem.source)
     if not found.chosen:
         raise _not_worth(problem, found)
-    return found
+    return replace(found, chosen=alike(found.chosen))
 
 
 def _not_worth(problem: Problem, found: Found) -> NoRegion:
@@ -182,7 +182,7 @@ def _text(
         forwards = [forward_lines(context) for context in contexts]
         in_forward, in_constructor = (list(required(of)) for of in decided)
         in_forward += [line for name, value in held.items() for line in required_value(value, name)]
-        in_forward += kinds_of_inputs(found.modes.graphs[0])
+        in_forward += kinds(found)
         lines = [*in_forward, *_in_modes(forwards, _requirements(found))]
         text = problem.path.read_text(encoding="utf-8")
         head, imports = _head(problem, found, known), _imports(problem, found, known)

@@ -6,7 +6,7 @@ sizes of its inputs.
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fusegen.codegen.render import Binding
@@ -46,6 +46,17 @@ def named(regions: Iterable[RegionSpec], folder: Path, source: str, taken: Conta
                 names[region.key], texts[path] = name, before or text
                 break
     return Named(names, texts)
+
+
+def alike(regions: Sequence[RegionSpec]) -> tuple[RegionSpec, ...]:
+    """Return regions with their specs: equal ones have that of the first, by whose names it is called."""
+    first: dict[str, RegionSpec] = {}
+    made = []
+    for one in regions:
+        of = first.setdefault(one.key, one)
+        params = dict(zip(one.params, of.params.values(), strict=True))
+        made.append(replace(of, region=one.region, params=params))
+    return tuple(made)
 
 
 def written(of: Named) -> tuple[write.Change, ...]:
