@@ -51,7 +51,9 @@ ON_CPU = """#include "cuda_emulation.h"
 #include <cmath>
 #include <type_traits>
 """  # of CUDA text that runs on the CPU
-EXTENSION = "#include <torch/extension.h>"  # of pybind11's modules; takes longer than two builds
+EMULATED = re.compile(r'^#include "(?:cuda_emulation|rows)\.h"$', re.MULTILINE)  # the second has the first
+EXTENSION = "#include <torch/extension.h>"  # of pybind11's modules
+PART = Path(__file__).resolve().parent / "headers"  # of it, where a module is built with less optimisation
 
 
 def script(
@@ -129,7 +131,7 @@ def library(text: str, flags: Sequence[str]) -> Path:
         if made:
             source = made.with_suffix(".cpp")
             source.write_text(text, encoding="utf-8")
-            before = compiled_once(done.parent, ON_CPU, flags) if ON_CPU.partition("\n")[0] in text else []
+            before = compiled_once(done.parent, ON_CPU, flags) if EMULATED.search(text) else []
             command = ["g++", *flags, *before, str(source), "-o", str(made)]
             told = subprocess.run(command, capture_output=True, text=True)
             assert told.returncode == 0, told.stderr
@@ -165,6 +167,8 @@ def adapted(folder: Path, arguments: Sequence[str], name: str = "g++") -> list[s
     text = source.read_text(encoding="utf-8")
     less = has_less(NAME.search(text))
     found = ["-O0" if less and argument in LEVELS else argument for argument in arguments]
+    if less and EXTENSION in text:
+        found.insert(0, f"-I{PART}")
     headers = "" if name == BARE else included(text)
     return [*(compiled_once(folder, headers, flags_of(found, str(source))) if headers else []), *found]
 

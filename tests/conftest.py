@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import math
 import os
 import shutil
@@ -297,6 +298,19 @@ def use_worth(small_regions: dict[str, int], monkeypatch: pytest.MonkeyPatch) ->
 
     for device, least in small_regions.items():
         monkeypatch.setitem(CALL, device, least)
+
+
+@pytest.fixture
+def warned() -> Iterator[list[str]]:
+    """The messages of warnings in fusegen's log."""
+    messages: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(handler, "emit", lambda record: messages.append(record.getMessage()))
+        logger = logging.getLogger("fusegen")
+        logger.addHandler(handler)
+        yield messages
+        logger.removeHandler(handler)
 
 
 class Workshop:

@@ -4,7 +4,7 @@ A check returns pairs of equal tensors, or of equal values; `run` compares them 
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -253,8 +253,11 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def run(rank: int, device: str, store: str, names: Sequence[str], told: Any) -> None:
+def run(
+    rank: int, environment: Mapping[str, str], device: str, store: str, names: Sequence[str], told: Any
+) -> None:
     """Runs some checks on one rank of a device type and reports, for each, what failed, or nothing."""
+    os.environ.update(environment)  # the process that forks has that of the first test
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{store}.inductor{rank}"
     torch.set_num_threads(1)
     if device == "cuda":

@@ -60,7 +60,7 @@ def error(actual: Tensor, exact: Tensor) -> float:
 
 
 def test_a_chain_is_one_kernel_as_accurate_as_the_contract(folder: Path) -> None:
-    """At most 4 ulp, or Inductor's error where that is larger."""
+    """At most 4 ulp, where a gradient has those of a square, which doubles them, and of its factor."""
     x = torch.randn(4096, generator=torch.Generator().manual_seed(0)) * 3
     exact = with_gradient(chain, x.double())
     (ours, slope), codes = run_and_get_code(with_gradient, compiled(chain), x)
@@ -68,10 +68,8 @@ def test_a_chain_is_one_kernel_as_accurate_as_the_contract(folder: Path) -> None
     calls = [line for line in codes[0].splitlines() if "= torch.ops.fusegen_add_gelu_mul_relu" in line]
     assert len(calls) == 1
     assert "_backward.default(" in codes[1]
-    torch._dynamo.reset()
-    theirs = with_gradient(torch.compile(chain, fullgraph=True), x)
-    assert error(ours, exact[0]) <= max(4, error(theirs[0], exact[0]))
-    assert error(slope, exact[1]) <= max(16, error(theirs[1], exact[1]))  # of a square's, which doubles
+    assert error(ours, exact[0]) <= 4
+    assert error(slope, exact[1]) <= 16
     assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == [
         *("MANIFEST.toml", "_runtime", "add_gelu_mul_relu.py", "add_gelu_mul_relu.yaml")
     ]

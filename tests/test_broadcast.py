@@ -135,7 +135,7 @@ def test_written_over_and_into_strided_tensors(module: ModuleType) -> None:
     assert_same(over, expected)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.together
 @pytest.mark.parametrize(
     ("dtype", "chip"),

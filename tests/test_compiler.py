@@ -118,7 +118,10 @@ def test_headers_that_few_builds_have_are_not_compiled_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiler, "included", INCLUDED)
+    monkeypatch.delenv("FUSEGEN_FULL", raising=False)
     given = arguments(tmp_path, compiler.EXTENSION + OWN, "-O2")
+    assert compiler.adapted(tmp_path, given) == [f"-I{compiler.PART}", *given]
+    monkeypatch.setenv(compiler.LEVEL, "1")
     assert compiler.adapted(tmp_path, given) == given
 
 

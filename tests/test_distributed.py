@@ -1,5 +1,6 @@
 """DTensor, tensor parallelism and FSDP2 on two processes of CPUs or GPUs, against one process."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,14 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-import torch.multiprocessing as processes
 from budget import HANG
 from kernels import ROOT, generated
+from processes import SERVER
 from ranks import CHECKS, COMPILED, run
-from torch.multiprocessing.spawn import spawn as _spawn
+from torch.multiprocessing.spawn import start_processes as _start_processes
 
 RANKS = 2
-spawn: Any = _spawn  # which declares no types
+start_processes: Any = _start_processes  # which declares no types
 NAMES = list(CHECKS)
 FEW = (  # of tensors, networks and their layers; the others run with `make test-full`
     *("rows", "in place", "a row", "halves of columns", "a thin convolution", "a parameter"),
@@ -27,8 +28,9 @@ def failures(device: str, names: list[str], store: Path) -> dict[tuple[int, str]
     for name in ("gelu", "elu", "relu", "swiglu", "prelu", "conv_relu_hardswish"):
         for kernel in ("forward", "backward"):
             generated(name).KERNELS.load(kernel, device)  # built once, before two ranks ask for it
-    queue: Any = processes.get_context("spawn").SimpleQueue()
-    context = spawn(run, (device, str(store), names, queue), nprocs=RANKS, join=False)
+    queue: Any = SERVER.SimpleQueue()
+    given = (dict(os.environ), device, str(store), names, queue)
+    context = start_processes(run, given, RANKS, join=False, start_method="forkserver")
     told = [queue.get() for _ in range(RANKS * len(names))]
     while not context.join(HANG):
         pass

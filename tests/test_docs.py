@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 from conftest import ROOT, Workshop
+from definitions import definitions
 
 from fusegen.cli import main
 
@@ -191,12 +193,18 @@ def test_the_glossary_is_sorted_and_whole() -> None:
     assert terms == sorted(terms)
 
 
+@cache
+def texts_of_the_package() -> str:
+    """Return the text of all of its files of code."""
+    files = (path for kind in ("py", "h", "cuh") for path in PACKAGE.rglob(f"*.{kind}"))
+    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+
+
 @pytest.mark.together
 @pytest.mark.parametrize("row", glossary(), ids=lambda row: row[0])
 def test_the_code_has_the_name_of_a_term(row: list[str]) -> None:
     name = re.compile(rf"\b{re.escape(row[2].strip('`'))}", 0 if "`" in row[2] else re.IGNORECASE)
-    files = [path for kind in ("py", "h", "cuh") for path in PACKAGE.rglob(f"*.{kind}")]
-    assert any(name.search(path.read_text(encoding="utf-8")) for path in files)
+    assert name.search(texts_of_the_package())
 
 
 @pytest.mark.parametrize("folder", ["runtime", "certify"])
@@ -212,13 +220,11 @@ OPENINGS = ("What", "Whether", "How")  # a docstring begins with its subject ins
 
 @pytest.mark.parametrize("folder", ["fusegen", "benchmarks", "tests"])
 def test_a_docstring_begins_with_its_subject(folder: str) -> None:
-    found = []
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                first = (ast.get_docstring(node) or "").partition(" ")[0]
-                if first.strip(",.:") in OPENINGS:
-                    found.append((path.relative_to(ROOT).as_posix(), getattr(node, "name", "")))
+    found = [
+        (each.path.relative_to(ROOT).as_posix(), each.name)
+        for each in definitions(ROOT / folder)
+        if each.opening.strip(",.:") in OPENINGS
+    ]
     assert found == []
 
 
@@ -227,15 +233,11 @@ MOST_NOUNS = 246  # functions whose docstring is a noun phrase still, since a ve
 
 
 def test_the_docstring_of_a_function_is_a_command_to_it() -> None:
-    nouns = []
-    for path in sorted((ROOT / "fusegen").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.FunctionDef) or "property" in "".join(
-                map(ast.dump, node.decorator_list)
-            ):
-                continue
-            if (ast.get_docstring(node) or "").partition(" ")[0] in NOUNS:
-                nouns.append(f"{path.relative_to(ROOT)}: {node.name}")
+    nouns = [
+        f"{each.path.relative_to(ROOT)}: {each.name}"
+        for each in definitions(ROOT / "fusegen")
+        if each.kind is ast.FunctionDef and not each.is_property and each.opening in NOUNS
+    ]
     assert len(nouns) <= MOST_NOUNS, "\n".join(nouns)
 
 

@@ -57,7 +57,7 @@ def test_every_operation_has_a_row_and_a_second_opinion() -> None:
 @pytest.mark.parametrize("op", OPS)
 def test_an_operation_is_mpmaths(op: str) -> None:
     """At random numbers of every size and at the kinks, value and slopes, to 100 bits."""
-    largest, point = max(oracle.differences(op, 300, seed=1))
+    largest, point = max(oracle.differences(op, examples(300), seed=1))
     assert largest <= 1, point
 
 

@@ -170,6 +170,7 @@ SAME["conj"] = written_elsewhere(lambda out, x: out.conj())  # which of a real t
 SAME["sum_to_size"] = written_elsewhere(lambda out, x: out.sum_to_size(4, 8))
 
 
+@pytest.mark.few
 @pytest.mark.parametrize("case", SAME)
 @pytest.mark.parametrize("mode", [nn.Module.train, nn.Module.eval])
 def test_the_network_computes_what_the_model_computes(

@@ -110,6 +110,7 @@ def between(each: Callable[[Tensor], Tensor]) -> Call:
 CALLS = {**{each.__name__: between(each) for each in UNARY}, **OTHERS}
 
 
+@pytest.mark.few(20)
 @pytest.mark.together
 @pytest.mark.parametrize("case", CALLS)
 def test_eager_moves_the_bytes_for_a_gradient(case: str) -> None:

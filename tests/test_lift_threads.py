@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from budget import FULL
 from torch import nn
 
 import fusegen
 from fusegen.models.lift.load import executed, read
 from fusegen.models.lift.partial.partial_model import partial
 
-THREADS, REPETITIONS = 4, 3
+THREADS, REPETITIONS = 4, 3 if FULL else 1
 FILE = """
 import torch
 from torch import nn

@@ -207,6 +207,7 @@ def test_forward_is_written_as_by_hand(case: str, tmp_path: Path) -> None:
     assert specs(found) == formulas
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("case", PARTIAL)
 def test_the_file_computes_what_the_model_does(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

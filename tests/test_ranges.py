@@ -1,5 +1,6 @@
 """The range of a function holds its real values, tightly, and what floats give; a bound outside it goes."""
 
+import functools
 import math
 import operator
 from collections.abc import Callable
@@ -263,6 +264,7 @@ EDGES = [0.0, -0.0, 1e-45, -1e-45, -1e-38, -87.5, -104.0, 3.4028235e38, -3.40282
 EDGES += [-3.0, 3.0, -1e13, 1e13, -16.0, -5.5, -1e-20, math.nan]
 
 
+@functools.cache
 def floats(low: float, high: float) -> torch.Tensor:
     """Numbers of every size in an interval, in float32."""
     generator = torch.Generator().manual_seed(3)

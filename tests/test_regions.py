@@ -473,7 +473,7 @@ class Program(nn.Module):
         return values[-1] + values[-2]
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(programs())
 def test_regions_are_convex_and_compute_what_their_operations_do(
     steps: list[tuple[str, int, int, int]],

@@ -180,6 +180,7 @@ def test_rows_that_begin_within_a_vector_have_their_bits(dtype: torch.dtype) -> 
     assert torch.equal(kernels.backward([x, x])[0], kernels.backward([moved, x])[0])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_special_rows(dtype: torch.dtype) -> None:
     kernels, x = library("softmax"), drawn((9, 70), dtype)

@@ -2,11 +2,11 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from conftest import ROOT
+from definitions import Defined, definitions
 
 PACKAGE, TEMPLATES = ROOT / "fusegen", ROOT / "templates"
 MOST_LINES, MOST_OF_A_FUNCTION, MOST_PARAMETERS = 250, 40, 6
@@ -23,27 +23,11 @@ KERNELS = re.compile(r"^(?:\w+_)?KERNELS = ", re.MULTILINE)
 PARAMETERS = {"lower/__init__.py lower": 7}
 
 
-def functions(path: Path) -> Iterator[ast.FunctionDef]:
-    """The functions in a file."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-
-
-def parameters(function: ast.FunctionDef) -> int:
-    """The number of parameters that a caller gives."""
-    of = function.args
-    named = [arg.arg for arg in (*of.posonlyargs, *of.args, *of.kwonlyargs)]
-    return len([name for name in named if name not in ("self", "cls")])
-
-
-@cache
-def every_function() -> Sequence[tuple[str, ast.FunctionDef]]:
-    """The functions of the package, by the file and the name."""
-    return [
-        (f"{path.relative_to(PACKAGE).as_posix()} {function.name}", function)
-        for path in PACKAGE.rglob("*.py")
-        for function in functions(path)
-    ]
+def every_function() -> Iterator[tuple[str, Defined]]:
+    """Yield the functions of the package, by the file and the name."""
+    for each in definitions(PACKAGE):
+        if each.kind is ast.FunctionDef:
+            yield f"{each.path.relative_to(PACKAGE).as_posix()} {each.name}", each
 
 
 def too_large(sizes: Iterator[tuple[str, int]], most: int) -> dict[str, int]:
@@ -102,10 +86,10 @@ def _most(module: str) -> int:
 
 
 def test_functions_are_short() -> None:
-    sizes = ((name, (of.end_lineno or of.lineno) - of.lineno + 1) for name, of in every_function())
+    sizes = ((name, function.lines) for name, function in every_function())
     assert_within(too_large(sizes, MOST_OF_A_FUNCTION), FUNCTIONS)
 
 
 def test_functions_take_few_parameters() -> None:
-    counts = ((name, parameters(function)) for name, function in every_function())
+    counts = ((name, function.parameters) for name, function in every_function())
     assert_within(too_large(counts, MOST_PARAMETERS), PARAMETERS)

@@ -94,6 +94,7 @@ def assert_right(name: str) -> None:
         assert float((a.double() - b).abs().max()) <= allowed, name
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", [*MODELS, *REST])
 def test_a_file_of_several_kernels_can_be_read(name: str) -> None:
     whole, module = file_of(name), module_of(name)

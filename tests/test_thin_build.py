@@ -1,6 +1,5 @@
 """Thin convolutions whose kernel is built in the background: what runs before, after, and if it fails."""
 
-import logging
 import os
 import re
 import signal
@@ -136,18 +135,15 @@ def test_a_build_of_another_process_that_made_nothing_is_begun_here(late: Late, 
 
 @pytest.mark.full
 @pytest.mark.parametrize("late", [("thin_killed", KILLED)], indirect=True)
-def test_a_build_that_is_killed_is_one_sentence(
-    late: Late, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_build_that_is_killed_is_one_sentence(late: Late, tmp_path: Path, warned: list[str]) -> None:
     number = tmp_path / "go"
     assert not late.call()[0]
     waited_for(lambda: number.exists() and number.read_text() != "")
-    with caplog.at_level(logging.WARNING, "fusegen"):
-        os.kill(int(number.read_text()), signal.SIGKILL)
-        waited_for(lambda: bool(caplog.messages))
-        for _ in range(2):
-            assert not late.call()[0]
-    [message] = caplog.messages
+    os.kill(int(number.read_text()), signal.SIGKILL)
+    waited_for(lambda: bool(warned))
+    for _ in range(2):
+        assert not late.call()[0]
+    [message] = warned
     what = "the kernel of the convolution was not built for cuda; the compiler's output is in "
     end = "; PyTorch's convolution runs in its place"
     assert re.fullmatch(rf"thin_killed: {re.escape(what)}\S+\.log{re.escape(end)}", message)

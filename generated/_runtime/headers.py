@@ -10,6 +10,7 @@
 The compiler uses this file, and the runtime beside generated modules has a copy of it.
 """
 
+import functools
 import re
 from collections.abc import Callable
 
@@ -49,6 +50,7 @@ def reached(text: str, read: "Callable[[str], str]") -> "tuple[str, ...]":
     return tuple(found)
 
 
+@functools.lru_cache(maxsize=256)  # most modules include the same headers
 def without_comments(text: str) -> str:
     """C++ without comments, blank lines and blanks at the ends of lines."""
     text = TOKEN.sub(lambda token: " " if token.group(0)[0] == "/" else token.group(0), text)

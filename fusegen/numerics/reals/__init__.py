@@ -10,6 +10,7 @@ This is mpmath's door.
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from mpmath import mp
@@ -43,6 +44,14 @@ class Reals:
         for let in program.lets:
             self.places[Name(let.name)] = self._place(let.term)
         self.results = tuple(map(self._place, program.results))
+        # apart, since a check of the type of every step takes as long as most operations
+        self.constants = {k: step for k, step in enumerate(self.steps) if isinstance(step, Fraction)}
+        self.operations = [
+            (k, *step) for k, step in enumerate(self.steps) if not isinstance(step, Fraction)
+        ]
+        self.doubles = [math.nan] * len(self.steps)  # of the constants, in the places of steps
+        for k, number in self.constants.items():
+            self.doubles[k] = nearest_double(number)
 
     def __call__(self, given: Given) -> tuple[float, ...]:
         """The nearest double of each result; NaN where it is not defined, or not decided by most bits."""
@@ -75,24 +84,25 @@ class Reals:
         """Return the results in so many bits."""
         with mp.workprec(bits):
             if bits not in self.numbers:
-                self.numbers[bits] = [isinstance(step, Fraction) and _number(step) for step in self.steps]
-            found = [*self.numbers[bits], *(mp.mpf(x) if x == x else NAN for x in inputs)]
-            for k, step in enumerate(self.steps):
-                if not isinstance(step, Fraction):
-                    op, args = step
-                    found[k] = _applied(op, [found[arg] for arg in args])
+                numbers = {k: _number(number) for k, number in self.constants.items()}
+                self.numbers[bits] = [numbers.get(k) for k in range(len(self.steps))]
+            found = [*self.numbers[bits], *(_exact(x) if x == x else NAN for x in inputs)]
+            for k, op, args in self.operations:
+                found[k] = _applied(op, [found[arg] for arg in args])
             return [found[place] for place in self.results]
 
     def _in_double(self, inputs: Sequence[float]) -> list[float]:
         """Return the results in doubles."""
-        found: list[float] = [math.nan] * len(self.steps) + list(inputs)
-        for k, step in enumerate(self.steps):
-            if isinstance(step, Fraction):
-                found[k] = nearest_double(step)
-            else:
-                op, args = step
-                found[k] = value_in_double(op, [found[arg] for arg in args])
+        found: list[float] = [*self.doubles, *inputs]
+        for k, op, args in self.operations:
+            found[k] = value_in_double(op, [found[arg] for arg in args])
         return [found[place] for place in self.results]
+
+
+@lru_cache(maxsize=4096)  # most inputs of a sample stay while one moves
+def _exact(value: float) -> Any:
+    """Return a double, which the fewest bits hold as they are."""
+    return mp.mpf(value)
 
 
 def _number(value: Fraction) -> Any:
@@ -103,8 +113,10 @@ def _number(value: Fraction) -> Any:
 
 def _applied(op: str, args: Sequence[Any]) -> Any:
     """Return the value of an operation; one that is not a number is `NAN` itself."""
-    if op != "where" and any(arg is NAN for arg in args):
-        return NAN
+    if op != "where":
+        for arg in args:  # twice as fast as any()
+            if arg is NAN:
+                return NAN
     try:
         found = ROWS[op](*args)
     except (ValueError, ZeroDivisionError, OverflowError):

@@ -80,6 +80,8 @@ def _sqrt(x: Any) -> Any:
 
 
 def _times(a: Any, b: Any) -> Any:
+    if a._mpf_[1] and b._mpf_[1]:  # the mantissas: neither is 0, infinite or NaN
+        return a * b
     return mp.mpf(0) if (a == 0 and mp.isinf(b)) or (b == 0 and mp.isinf(a)) else a * b
 
 
