@@ -14,6 +14,7 @@ from kernels import INTEGERS
 
 from benchmarks.same_kernels import ptx, results, text
 from benchmarks.same_kernels.__main__ import _names
+from benchmarks.same_kernels.branches import without_untaken
 from benchmarks.same_kernels.renames import NONE
 from benchmarks.same_kernels.tokens import tokens, without_uncalled
 from benchmarks.same_kernels.verdict import by_names
@@ -251,6 +252,12 @@ UNCALLED = {  # added to a text, and whether code may be made of it
     "a struct that is named": ("template <class M> struct O { M x; }; O<float> g();", True),
     "a struct of another template": ("template <> struct std::hash<float> { int x; };", True),
     "a class": ("template <typename M> class Other { M x; };", True),
+    "one that an unnamed one names": (f"{T} p(M x) {{ return x; }} {T} o(M x) {{ return p(x); }}", False),
+    "a kernel": (
+        "template <class F> __global__ void __launch_bounds__(N(2)) o(int n) {\n#pragma unroll\n f(n); }",
+        False,
+    ),
+    "a condition of the preprocessor": (f"{T} o(M x) {{\n#if A\n}}\n#endif\n return x; }}", True),
 }
 
 
@@ -258,6 +265,33 @@ UNCALLED = {  # added to a text, and whether code may be made of it
 def test_templates_that_nothing_names_make_no_code(which: str) -> None:
     added, counts = UNCALLED[which]
     assert (without_uncalled(tokens(f"{added}\n{USED}")) != tokens(USED)) is counts
+
+
+DEFAULTS = "struct Rows { static constexpr bool OFF = false; };"
+LATER = "static constexpr bool OFF = true;"
+BRANCHES = {  # of a function, and what is left of it
+    "a block": ("if constexpr (F::OFF) { f(); if (a) g(); } h();", "h();"),
+    "a statement": ("if constexpr (F::OFF) return f(a, [] { g(); }); h();", "h();"),
+    "else": ("if constexpr (F::OFF) f(); else g(); h();", "g(); h();"),
+    "conditions inside": ("if constexpr (F::OFF) if (a) f(); else for (;;) g(); h();", "h();"),
+    "one of several terms": ("if constexpr (WHOLE && F::OFF && N<F> > 0) f(); h();", "h();"),
+    "a term that is enough": ("if constexpr (WHOLE || F::OFF) f();", None),
+    "a term that is not false": ("if constexpr (!F::OFF && WHOLE) f();", None),
+    "another's constant": ("if constexpr (G::OFF) f();", None),
+    "a condition of values": ("if (F::OFF) f();", None),
+    "a chain": ("if (a) f(); else if constexpr (F::OFF) g(); else h();", "if (a) f(); else h();"),
+    "the end of a chain": ("if (a) f(); else if constexpr (F::OFF) g(); h();", "if (a) f(); else ; h();"),
+    "all of a loop": ("for (;;) if constexpr (F::OFF) g(); h();", "for (;;) ; h();"),
+}
+
+
+@pytest.mark.parametrize("which", BRANCHES)
+def test_branches_that_no_kernel_takes_make_no_code(which: str) -> None:
+    given, left = BRANCHES[which]
+    assert without_untaken(tokens(f"{DEFAULTS} {given}")) == tokens(f"{DEFAULTS} {left or given}")
+    for other in (LATER, "#define AGAIN static constexpr bool OFF = true;"):
+        found = tokens(f"{DEFAULTS}\n{other}\n{given}")
+        assert without_untaken(found) == found
 
 
 @pytest.mark.parametrize(
@@ -286,7 +320,7 @@ MORE = "changed: more than these names of {}"
         (
             "  return sigmoid(x);",
             "  return\n      sigmoid(x);  // of one",
-            "unchanged (text but for templates",
+            "unchanged (text but for what",
         ),
         ("  return sigmoid(x);", "  return sigmoid(2 * x);", MORE.format("hidden")),
         ("  return exp(x - of_row);", "  return exp(of_row - x);", MORE.format("the last kernel")),

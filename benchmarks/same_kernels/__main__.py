@@ -5,7 +5,8 @@
 
 Each module of generated/ is compared with that of the revision. What is the same text without comments
 and declarations of headers that no name reaches is the same, and so it is without templates that nothing
-names, of which no code is made. Else, for each device:
+names, and without branches of `if constexpr` whose condition needs a constant that is false in every
+struct: no code is made of these. Else, for each device:
 
 - CUDA: the PTX for sm_90 of each kernel has to be the same, by nvcc with the flags of the module. What the
   host decides has no kernel to compare: launches, layouts, flags, the Python of masks. Where that text
@@ -20,8 +21,7 @@ The Python of a module decides results, too: which kernel takes which tensors, s
 changed, both versions run, even where all C++ is the same. For CUDA they run on the GPU if PyTorch has
 one, else on the CPU. Python that only tensors on CUDA reach counts as text of the host in either case.
 
-Of a module of several kernels the texts are compared, each kernel's as that of a module of it alone, and on
-CUDA the PTX of all of them, where the Python is the same; results are not.
+Of a module of several kernels each one's text is compared, and on CUDA its PTX, if the Python is the same.
 
 --renamed OLD=NEW, once for each name, compares the text alone, in seconds: the C++ has to be that of the
 revision token for token, with identifiers replaced as told, and no two names may have become one.

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.same_kernels.branches import without_untaken
 from benchmarks.same_kernels.tokens import (
     CLOSING,
     OPENING,
@@ -81,7 +82,7 @@ NONE = Renames({}, {})
 
 
 def same_but_for(renames: Renames, old: str, new: str, device: str) -> bool:
-    """Return True if one text without comments and uncalled templates is another whose names are replaced.
+    """Return True if two texts are the same but for names, comments, and what no code is made of.
 
     Args:
         renames: names of the old text.
@@ -93,7 +94,8 @@ def same_but_for(renames: Renames, old: str, new: str, device: str) -> bool:
         Unproved: a name may be captured.
     """
     now = tokens(new)
-    if without_uncalled(renames.applied(old)) != without_uncalled(now):
+    before, after = (without_uncalled(without_untaken(each)) for each in (renames.applied(old), now))
+    if before != after:
         return False
     if renames == NONE:
         return True

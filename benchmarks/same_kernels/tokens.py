@@ -19,6 +19,7 @@ TOKEN = re.compile(
     rf"\w*(?:{LITERAL})\w*|[A-Za-z_]\w*|\.?\d(?:[eEpP][+-]|'?\w|\.)*"  # literals, identifiers, numbers
     r"|<<=|>>=|<=>|->\*?|\.\.\.|\+\+|--|<<|>>|&&|\|\||::|##|[-+*/%&|^=!<>]=|\S"
 )
+BOUNDS = "__launch_bounds__"  # in front of the name of a kernel, with numbers in brackets
 OPENING, CLOSING = ("(", "[", "{"), (")", "]", "}")
 
 
@@ -67,7 +68,14 @@ def closed(found: Sequence[str], place: int) -> int:
 
 
 def without_uncalled(found: Sequence[str]) -> list[str]:
-    """The tokens without templates that nothing names outside them: no code is made of these."""
+    """The tokens without templates that nothing else names, or only such ones: no code is made of these."""
+    kept = list(found)
+    while len(less := _without_unnamed(kept)) < len(kept):
+        kept = less
+    return kept
+
+
+def _without_unnamed(found: Sequence[str]) -> list[str]:
     spans: dict[str, list[tuple[int, int]]] = {}
     for place, token in enumerate(found):
         name, end = _template(found, place) if token == "template" else ("", 0)
@@ -97,7 +105,7 @@ def _template(found: Sequence[str], place: int) -> tuple[str, int]:
     end = closed(found, body)
     is_whole = found[body : body + 1] == ["{"] and found[end : end + 1] == [";"]
     is_first = found[head + 2] in ("{", ":")  # no specialization, of a template that may be elsewhere
-    is_template = is_whole and is_first and "\n" not in found[place:end]
+    is_template = is_whole and is_first and not _has_directives(found[place:end])
     return (found[head + 1], end + 1) if is_template else ("", place)
 
 
@@ -106,12 +114,20 @@ def _function_template(found: Sequence[str], place: int) -> tuple[str, int]:
     head = place + 1
     while head < len(found) and found[head] not in ("(", "{", ";", "}", "=", "operator", "\n"):
         head += 1
+        if found[head - 1] == BOUNDS:
+            head = closed(found, head)
     body = closed(found, head)
     if found[head : head + 1] != ["("] or found[body : body + 1] != ["{"]:
         return "", place
     end = closed(found, body)
     name = found[head - 1]
-    return (name, end) if WORD.fullmatch(name) and "\n" not in found[place:end] else ("", place)
+    return (name, end) if WORD.fullmatch(name) and not _has_directives(found[place:end]) else ("", place)
+
+
+def _has_directives(found: Sequence[str]) -> bool:
+    """Return True if tokens have a line for the preprocessor that is no pragma."""
+    ends = [place for place, token in enumerate(found) if token == "\n"]
+    return any(list(found[place + 1 : place + 3]) != ["#", "pragma"] for place in ends[::2])
 
 
 @dataclass(frozen=True)

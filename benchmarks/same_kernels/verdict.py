@@ -81,9 +81,7 @@ def by_names(pair: Pair, device: str, renames: Renames) -> Verdict:
         if not several.same_text((old[title], now[title]), pair.runtimes, device, renames)
     ]
     if not other:
-        proof = (
-            "text with names replaced" if renames != NONE else "text but for templates that nothing calls"
-        )
+        proof = "text with names replaced" if renames != NONE else "text but for what no code is made of"
         return Verdict(pair.name, device, (proof,))
     of = f" of {' and '.join(title or 'the last kernel' for title in other)}" * (len(now) > 1)
     return Verdict(pair.name, device, wrong=(f"more than these names{of}",))
