@@ -34,12 +34,12 @@ def without_untaken(found: Sequence[str]) -> list[str]:
 
 
 def _always_false(found: Sequence[str]) -> set[str]:
-    """Return the names that have one definition as a constant of a struct, which is false."""
+    """Return the names that are false wherever a constant of a struct is defined."""
     values: dict[str, list[str]] = {}
     for place in range(len(found) - 6):
         if list(found[place : place + 2]) == CONSTANT and found[place + 4] == "=":
             values.setdefault(found[place + 3], []).append(" ".join(found[place + 5 : place + 7]))
-    return {name for name, given in values.items() if given == ["false ;"]}
+    return {name for name, given in values.items() if {*given} == {"false ;"}}
 
 
 def _is_off(found: Sequence[str], place: int, off: set[str]) -> bool:
