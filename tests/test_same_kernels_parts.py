@@ -253,6 +253,9 @@ UNCALLED = {  # added to a text, and whether code may be made of it
     "a struct of another template": ("template <> struct std::hash<float> { int x; };", True),
     "a class": ("template <typename M> class Other { M x; };", True),
     "one that an unnamed one names": (f"{T} p(M x) {{ return x; }} {T} o(M x) {{ return p(x); }}", False),
+    "a specialization": ("template <> float o(float x) { return x; }", True),
+    "a member": ("template <class F> void S<F>::o() { f(); }", True),
+    "a name that C++ looks up": ("template <class F> F* begin(F x) { return x.p; }", True),
     "a kernel": (
         "template <class F> __global__ void __launch_bounds__(N(2)) o(int n) {\n#pragma unroll\n f(n); }",
         False,
@@ -269,7 +272,18 @@ def test_templates_that_nothing_names_make_no_code(which: str) -> None:
 
 DEFAULTS = "struct Rows { static constexpr bool OFF = false; };"
 TWICE = f"{DEFAULTS} {DEFAULTS}"
-LATER = "static constexpr bool OFF = true;"
+LATER = (  # ways in which another struct may have the constant
+    "static constexpr bool OFF = true;",
+    "static constexpr bool OFF{true};",
+    "constexpr static bool OFF = g();",
+    "static inline constexpr bool OFF = true;",
+    "static const bool OFF = true;",
+    "static constexpr bool B = false, OFF = true;",
+    "static bool OFF();",
+    "enum : bool { OFF = true };",
+    "FLAG(OFF);",
+    "#define AGAIN static constexpr bool OFF = true;",
+)
 BRANCHES = {  # of a function, and what is left of it
     "a block": ("if constexpr (F::OFF) { f(); if (a) g(); } h();", "h();"),
     "a statement": ("if constexpr (F::OFF) return f(a, [] { g(); }); h();", "h();"),
@@ -280,6 +294,8 @@ BRANCHES = {  # of a function, and what is left of it
     "a term that is not false": ("if constexpr (!F::OFF && WHOLE) f();", None),
     "another's constant": ("if constexpr (G::OFF) f();", None),
     "a condition of values": ("if (F::OFF) f();", None),
+    "a term inside another one": ("if constexpr (!(B && F::OFF && C)) f();", None),
+    "an alternative by its name": ("if constexpr (F::OFF && B or C) f();", None),
     "a chain": ("if (a) f(); else if constexpr (F::OFF) g(); else h();", "if (a) f(); else h();"),
     "the end of a chain": ("if (a) f(); else if constexpr (F::OFF) g(); h();", "if (a) f(); else ; h();"),
     "all of a loop": ("for (;;) if constexpr (F::OFF) g(); h();", "for (;;) ; h();"),
@@ -290,7 +306,7 @@ BRANCHES = {  # of a function, and what is left of it
 def test_branches_that_no_kernel_takes_make_no_code(which: str) -> None:
     given, left = BRANCHES[which]
     assert without_untaken(tokens(f"{TWICE} {given}")) == tokens(f"{TWICE} {left or given}")
-    for other in (LATER, "#define AGAIN static constexpr bool OFF = true;"):
+    for other in LATER:
         found = tokens(f"{DEFAULTS}\n{other}\n{given}")
         assert without_untaken(found) == found
 
@@ -307,6 +323,41 @@ def test_scalars_have_their_defaults_and_numbers_without_one_some_value(
     name: str, scalars: dict[str, Fraction]
 ) -> None:
     assert results._scalars(module(ROOT / "generated" / f"{name}.py")) == scalars
+
+
+DEVICE = """#define ON_BOTH __host__ __device__
+#include <cmath>
+namespace fusegen {{ namespace {{
+template <class F> __global__ void run(int n) {{
+#pragma unroll
+  for (int k = 0; k < n; ++k) F::of({number});
+}}
+{marked}
+struct Call {{ int numbers() {{ return {member}; }} }};
+template <class F, typename T>
+int launch(int n) {{ run<F><<<{grid}, 1>>>(n); return 0; }}
+}}}}
+MACRO_OF_MODULE(kernel_0123456789abcdef)
+"""
+PARTS = {  # what differs in a text, and whether kernels may differ
+    "a launch": ({"grid": "2"}, False),
+    "a kernel": ({"number": "2"}, True),
+    "a member": ({"member": "2"}, True),
+    "a function of both": ({"marked": "ON_BOTH int f(int n) { return n + 2; }"}, True),
+    "a constant expression": ({"marked": "constexpr int f(int n) { return n + 2; }"}, True),
+    "a function of the host": ({"marked": "int f(int n) { return n + 2; }"}, False),
+    "one that makes code for a device": ({"marked": "int f() { g([] __device__ { h(2); }); }"}, True),
+}
+
+
+@pytest.mark.parametrize("which", PARTS)
+def test_functions_of_the_host_are_no_part_of_kernels(which: str) -> None:
+    changed, differs = PARTS[which]
+    usual = {"number": "1", "member": "1", "grid": "1", "marked": ""}
+    old, now = (text.device_part(DEVICE.format(**usual | each)) for each in ({}, changed))
+    assert (old != now) is differs
+    assert "launch" not in old
+    assert "__global__ void run" in old
 
 
 # --- modules of several kernels -------------------------------------------------------------------------

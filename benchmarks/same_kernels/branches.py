@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.same_kernels.tokens import closed
+from benchmarks.same_kernels.tokens import CLOSING, OPENING, closed
 
 OF_KERNEL = ("F", "::")  # in front of a constant of the kernel that a template is for
-CONSTANT = ["static", "constexpr"]
+CONSTANT, FALSE = ["static", "constexpr", "bool"], ["=", "false", ";"]
+OTHERWISE = {"||", "?", "and", "or", "not"}
 ENDS = (";", "{", "}", "\n")  # of what stands in front of a statement of a block
 HEADS = ("if", "for", "while", "switch")
 
@@ -34,22 +35,40 @@ def without_untaken(found: Sequence[str]) -> list[str]:
 
 
 def _always_false(found: Sequence[str]) -> set[str]:
-    """Return the names that are false wherever a constant of a struct is defined."""
-    values: dict[str, list[str]] = {}
-    for place in range(len(found) - 6):
-        if list(found[place : place + 2]) == CONSTANT and found[place + 4] == "=":
-            values.setdefault(found[place + 3], []).append(" ".join(found[place + 5 : place + 7]))
-    return {name for name, given in values.items() if {*given} == {"false ;"}}
+    """Return the names that are false wherever a struct may define them."""
+    places: dict[str, list[int]] = {}
+    for place, token in enumerate(found):
+        places.setdefault(token, []).append(place)
+    defined = {found[k + 3] for k in range(len(found) - 6) if _defines(found, k + 3)}
+    return {name for name in defined if all(_is_known(found, k) for k in places[name])}
+
+
+def _defines(found: Sequence[str], place: int) -> bool:
+    """Return True if the name at a place is that of a constant of a struct, which is false."""
+    return list(found[place - 3 : place]) == CONSTANT and list(found[place + 1 : place + 4]) == FALSE
+
+
+def _is_known(found: Sequence[str], place: int) -> bool:
+    """Return True if the name at a place is defined there as false, or if nothing can be defined there.
+
+    A constant of a function is no member: it has no `static` in front.
+    """
+    before = list(found[max(place - 3, 0) : place])
+    is_local = before[-2:-1] == ["constexpr"] and before[:1] in (["{"], [";"], ["}"])
+    is_operand = before[-1:] in (["~"], ["!"]) or before[-2:] in (["if", "("], ["constexpr", "("])
+    return _defines(found, place) or tuple(before[-2:]) == OF_KERNEL or is_local or is_operand
 
 
 def _is_off(found: Sequence[str], place: int, off: set[str]) -> bool:
     """Return True if a term of the condition in brackets at a place is false, of terms joined by `&&`."""
     inside = list(found[place + 1 : closed(found, place) - 1])
-    if "||" in inside or "?" in inside:
+    if OTHERWISE.intersection(inside):
         return False
     terms: list[list[str]] = [[]]
+    depth = 0
     for token in inside:
-        if token == "&&":
+        depth += (token in OPENING) - (token in CLOSING)
+        if token == "&&" and depth == 0:
             terms.append([])
         else:
             terms[-1].append(token)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusegen.core.header_files import LITERAL, without_comments
+from fusegen.evidence.certify.declarations import Piece, pieces
 from fusegen.evidence.certify.digest import is_source
 
 Recipe = dict[str, Any]  # what load_inline was called with
@@ -21,6 +22,10 @@ ON_DEVICE = r"__device__|__global__|__constant__"
 CLOSES = {"(": 1, "{": 1, ")": -1, "}": -1}
 DEFINITION, CALL = ("}", ";"), (")",)  # how they end
 SYMBOL = re.compile(r"kernel_[0-9a-f]{16}")  # of a library, by the digest of its text
+FUNCTION = re.compile(  # one that is defined, perhaps of a template
+    r"\s*(?:template\s*<[^{}();]*>\s*)?(?!struct\b|class\b|union\b|enum\b|using\b)[\w:<>,*&\s]+\("
+)
+LAMBDA = {"__device__", "__global__"}  # in the body of a function, of what it gives to a kernel
 MACRO = re.compile(r"^#define (\w+)\(.*?\)((?:.*\\\n)*.*)$", re.MULTILINE)  # one with arguments
 
 
@@ -41,6 +46,24 @@ def host_part(text: str) -> str:
     bodies = ((macro[1], macro[2].replace("\\\n", "\n")) for macro in MACRO.finditer(text))
     calls = [name for name, body in bodies if body.strip() and not _without(body, marks).strip()]
     return _without(text, marks | dict.fromkeys(calls, CALL))
+
+
+def device_part(text: str) -> str:
+    """Return CUDA text without comments and without the functions that run on the host alone.
+
+    A change of these leaves each kernel as it is; it may launch another one, or otherwise.
+    """
+    defined = re.findall(rf"^#define (\w+)\b.*(?:{ON_DEVICE}|__host__)", text, re.MULTILINE)
+    marks = {*ON_DEVICE.split("|"), "__host__", "constexpr", *defined}
+    ended = f"{text}\n;"  # a macro at the end has no semicolon
+    kept = "".join(each.text for each in pieces(ended) if not _is_of_host(each, marks))
+    return SYMBOL.sub("kernel", kept)
+
+
+def _is_of_host(each: Piece, marks: set[str]) -> bool:
+    """Return True if a declaration is surely a function that no device runs."""
+    is_function = each.names and FUNCTION.match(each.text) and each.text.rstrip().endswith("}")
+    return bool(is_function) and marks.isdisjoint(each.head) and LAMBDA.isdisjoint(each.words)
 
 
 def _without(text: str, marks: Mapping[str, tuple[str, ...]]) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.same_kernels.ptx import nvcc
 from fusegen.core.header_files import LITERAL
+from fusegen.evidence.certify.reachable import UNWRITTEN
 
 DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*$", re.MULTILINE)
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -83,6 +84,8 @@ def _without_unnamed(found: Sequence[str]) -> list[str]:
             spans.setdefault(name, []).append((place, end))
     dropped: set[int] = set()
     for name, places in spans.items():
+        if name in UNWRITTEN:
+            continue
         inside = {k for start, end in places for k in range(start, end)}
         if all(k in inside for k, token in enumerate(found) if token == name):
             dropped |= inside
@@ -92,6 +95,8 @@ def _without_unnamed(found: Sequence[str]) -> list[str]:
 def _template(found: Sequence[str], place: int) -> tuple[str, int]:
     """The name of the template of a function or of a struct defined at a place, and where it ends."""
     head, depth = place + 1, 0
+    if found[place + 1 : place + 3] == ["<", ">"]:  # a specialization
+        return "", place
     while head < len(found):
         depth += {"<": 1, ">": -1, ">>": -2}.get(found[head], 0)
         head += 1
@@ -120,7 +125,7 @@ def _function_template(found: Sequence[str], place: int) -> tuple[str, int]:
     if found[head : head + 1] != ["("] or found[body : body + 1] != ["{"]:
         return "", place
     end = closed(found, body)
-    name = found[head - 1]
+    name = found[head - 1] if found[head - 2] != "::" else ""  # a member is called by its struct, too
     return (name, end) if WORD.fullmatch(name) and not _has_directives(found[place:end]) else ("", place)
 
 

@@ -13,8 +13,9 @@ from benchmarks.same_kernels import several
 from benchmarks.same_kernels.ptx import CHIPS, compiled, differing
 from benchmarks.same_kernels.renames import NONE, Renames
 from benchmarks.same_kernels.results import counted, result, results
-from benchmarks.same_kernels.text import Recipe, bare, host_texts, moved, python_of
+from benchmarks.same_kernels.text import Recipe, bare, device_part, host_texts, moved, python_of
 from benchmarks.same_kernels.versions import Pair, recipes
+from fusegen.core.header_files import without_comments
 from fusegen.evidence.certify.digest import kernel_digest
 from fusegen.evidence.certify.host import machine
 
@@ -97,7 +98,7 @@ def on_cuda(pair: Pair) -> Verdict:
     """Return kernels by their text, else by PTX; the rest by the host's text; Python by results, too."""
     old, now = pair.ask(recipes, "cuda")
     other = [key for key in now if _for_device(old[key]) != _for_device(now[key])]
-    found: list[Found] = [(("text",), ())]
+    found: list[Found] = [(("text of kernels",), ())]
     if other:
         found = [by_ptx([old[key] for key in other], [now[key] for key in other])]
     if not _same_python(pair):
@@ -135,6 +136,7 @@ def _same_python(pair: Pair) -> bool:
 
 
 def _for_device(recipe: Recipe) -> str:
-    """Return the input that nvcc makes PTX of; flags of ptxas count as text of the host."""
+    """Return what decides the kernels that nvcc makes; flags of ptxas count as text of the host."""
     flags = [flag for flag in recipe["extra_cuda_cflags"] if not flag.startswith("-Xptxas=")]
-    return bare({"cuda_sources": recipe["cuda_sources"], "extra_cuda_cflags": flags})
+    text = device_part(without_comments("\n".join(recipe["cuda_sources"])))
+    return bare({"cuda_sources": [text], "extra_cuda_cflags": flags})
