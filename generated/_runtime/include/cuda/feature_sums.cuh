@@ -192,7 +192,8 @@ __global__ void __launch_bounds__(CHANNEL_BLOCK)
 template <class F, typename T>
 cudaError_t sum_channels(const CallOf<F>& call, int64_t rows, void* workspace) {
   const int64_t all = channels_of<F>(call, rows), share = share_of_values(call, first_of(F::OF_FEATURES));
-  const int threads = share > LARGE_CHANNEL ? CHANNEL_BLOCK : 32, teams = CHANNEL_BLOCK / threads;
+  // a sum of one element has the same bits by one thread as by a warp
+  const int threads = share > LARGE_CHANNEL ? CHANNEL_BLOCK : share > 1 ? WARP : 1, teams = CHANNEL_BLOCK / threads;
   const auto values = static_cast<const typename F::Values*>(workspace);
   const auto partial = reinterpret_cast<double*>(static_cast<char*>(workspace) + bytes_of_values<F>(rows));
   const unsigned blocks = unsigned((all + teams - 1) / teams);
