@@ -1,4 +1,4 @@
-"""The price of a call on 16 elements: eager's, a module's by Python, and a module's by C++.
+"""The price of a call on 16 elements: eager's, a module's by Python and by C++, and a standalone file's.
 
     python -m benchmarks.calls gelu rows/softmax
 
@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks.standalone import of_file
 from fusegen.runtime import compiled_call
 from fusegen.runtime.headers import inlined
 from fusegen.runtime.sources import header
@@ -54,13 +55,13 @@ def library(folder: Path) -> Any:
 
 
 def functions(name: str, made: Any) -> dict[str, Call]:
-    """Return eager's function and a module's, by Python and by C++."""
+    """Return eager's function and a module's, by Python, in a standalone file and by C++."""
     own: Any = importlib.import_module("generated._runtime.compiled_call")
     own.loaded = lambda: None
     kernels = importlib.import_module(f"generated.{name.replace('/', '.')}").KERNELS
     own.loaded = lambda: made
     rows = [kernels.usual_shapes] if name.startswith("rows/") else []
-    calls = {"Python": kernels.run}
+    calls = {"Python": kernels.run, "file": getattr(of_file(name, "float32"), kernels.name)}
     if kernels.reduces_index:
         reductions: Any = importlib.import_module("generated._runtime.row_reductions")
         calls["C++"] = reductions.with_index(kernels)
@@ -191,13 +192,17 @@ def main(names: tuple[str, ...]) -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         made = library(Path(folder))
-    print(
-        f"{f'{device}, PyTorch {torch.__version__}, us':43}"
-        + "".join(f"{of:>8}" for of in ("eager", "Python", "C++"))
-        + f"{'C++/eager':>10}"
+    kinds = (
+        (table, EAGER, ("eager", "Python", "file", "C++")),
+        (layer_table, LAYERS, ("eager", "Python", "C++")),
     )
-    for name in names or (*EAGER, *LAYERS):
-        (layer_table if name in LAYERS else table)(name, device, made)
+    for printed, known, columns in kinds:
+        meant = [name for name in names or known if name in known]
+        if meant:
+            title, ratio = f"{device}, PyTorch {torch.__version__}, us", "C++/eager"
+            print(f"{title:43}" + "".join(f"{of:>8}" for of in columns) + f"{ratio:>10}")
+        for name in meant:
+            printed(name, device, made)
 
 
 if __name__ == "__main__":

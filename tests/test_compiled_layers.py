@@ -243,8 +243,7 @@ def test_numbers_on_other_devices_take_few_operations() -> None:
     x = torch.randn(4, 3, 5)
     with torch.no_grad():
         names = operations(lambda: both.call(layer, x))
-    counts = [names.count(f"aten::{name}") for name in ("_foreach_copy_", "stack", "mul", "lerp")]
-    assert counts == [0, 1, 1, 2]
+    assert [names.count(f"aten::{name}") for name in ("_foreach_copy_", "mul", "lerp")] == [1, 1, 2]
     with torch.no_grad():
         names = operations(lambda: both.call(layer.eval(), x))
     assert [names.count(f"aten::{name}") for name in ("_foreach_copy_", "stack")] == [1, 1]

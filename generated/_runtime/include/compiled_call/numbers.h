@@ -4,9 +4,7 @@
 // Numbers of channels in double, which kernels of channels read, and the running statistics of a batch norm: as
 // runtime/channels.py converts and moves them, with the same bits. On the CPU those of float and double take no
 // operations of tensors, others as few as there are.
-#include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "compiled_call/arguments.h"
 
@@ -26,32 +24,23 @@ void copy_each(const Tensor& from, const Tensor& to) {
   for (int64_t k = 0; k < count; ++k) made[k] = TO(given[k]);
 }
 
-// True if tensors are alike, and so many that to put them side by side takes fewer launches than a copy of each.
-bool are_worth_stacking(at::TensorList tensors) {
-  const auto is_alike = [&](const Tensor& t) {
-    return t.sizes() == tensors[0].sizes() && t.scalar_type() == tensors[0].scalar_type();
-  };
-  return tensors.size() > 2 && std::all_of(tensors.begin(), tensors.end(), is_alike);
-}
-
-// Some numbers in a dtype, side by side: those that have it as they are, of the others copies by few operations.
+// Some numbers in a dtype, side by side: those that have it as they are, of the others copies by one operation.
 variable_list converted(at::TensorList numbers, at::ScalarType dtype) {
-  variable_list made(numbers.begin(), numbers.end()), from, to;
-  std::vector<size_t> places;  // of what tensors of PyTorch convert
-  for (size_t k = 0; k < made.size(); ++k) {
-    const Tensor& t = numbers[k];
-    if (!t.defined() || t.scalar_type() == dtype) continue;
-    const auto copied = dtype == at::kDouble ? copy_each<float, double> : copy_each<double, float>;
-    const bool is_direct = are_direct(t) && (dtype == at::kFloat || dtype == at::kDouble);
-    if (is_direct) copied(t, made[k] = at::empty(t.sizes(), t.options().dtype(dtype)));
-    else places.push_back(k), from.push_back(t);
+  variable_list made, from, to;
+  for (const Tensor& t : numbers) {
+    if (!t.defined() || t.scalar_type() == dtype) {
+      made.push_back(t);
+      continue;
+    }
+    made.push_back(at::empty(t.sizes(), t.options().dtype(dtype)));
+    if (are_direct(t) && are_direct(made.back())) {
+      const auto copied = dtype == at::kDouble ? copy_each<float, double> : copy_each<double, float>;
+      copied(t, made.back());
+      continue;
+    }
+    from.push_back(t), to.push_back(made.back());
   }
-  if (are_worth_stacking(from)) to = at::stack(from).to(dtype).unbind();
-  else if (!from.empty()) {
-    for (const Tensor& t : from) to.push_back(at::empty(t.sizes(), t.options().dtype(dtype)));
-    at::_foreach_copy_(to, from);
-  }
-  for (size_t k = 0; k < places.size(); ++k) made[places[k]] = to[k];
+  if (!to.empty()) at::_foreach_copy_(to, from);
   return made;
 }
 
