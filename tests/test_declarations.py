@@ -51,6 +51,10 @@ ALWAYS = (
     "template struct A<int>;",
     "extern template void f<int>(int);",
     "template <> inline int f<int>(int x) { return x; }",
+    "template <> constexpr int A<int> = LIMIT;",
+    "enum A { B = 1, MADE_BY(f) LAST };",
+    "struct A { static const inline int b = f(2); };",
+    "__attribute__((__used__)) static int f() { return 2; }",
     "using namespace std;",
     "namespace a = b;",
     'static_assert(sizeof(A) == 1, "");',
@@ -129,6 +133,10 @@ def test_a_function_is_in_the_machine_code_unless_it_is_local_to_the_file() -> N
     assert names(pieces(text)) == [""]
     assert names(pieces(f"namespace a {{\n{text}}}\n")) == ["", "", ""]
     assert names(pieces(f"namespace a {{ namespace {{\n{text}}}}}\n")) == ["", "", "f", "", ""]
+
+
+def test_what_is_added_to_the_standard_library_always_counts() -> None:
+    assert names(pieces("namespace std { template <> struct is_integral<A> : true_type {}; }")) == [""] * 3
 
 
 AROUND = [

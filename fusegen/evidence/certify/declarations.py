@@ -48,6 +48,7 @@ FUNCTION = re.compile(
 )
 CONSTANT = re.compile(r"[^(){}\[\];=]*\bconstexpr [^(){};=]*[=\[{].*;")
 OF_TEMPLATE = re.compile(r"[^(){}\[\];=]* [\w>]+ (?:[=\[{].*)?;")  # a variable
+OBJECT = re.compile(r"\bstatic\b[\w ]*\binline\b|\binline\b[\w ]*\bstatic\b")  # of a struct
 LISTED = re.compile(r"\b([^\W\d]\w*) (?=[=\[{,;}])")
 NONE: frozenset[str] = frozenset()
 
@@ -96,7 +97,7 @@ def piece(text: str, names: frozenset[str] = NONE, head: frozenset[str] = NONE) 
 def _pieces(text: str) -> Iterator[Piece]:
     tokens = [*TOKEN.finditer(text)]
     code = [token[0] for token in tokens]
-    scopes, branches = list[bool](), list[object]()  # of scopes: True for a namespace without a name
+    scopes, branches = list[str](), list[object]()  # the names of namespaces, one without a name is empty
     begin = at = 0
     if STRANGE.intersection(code):
         raise ValueError
@@ -106,11 +107,12 @@ def _pieces(text: str) -> Iterator[Piece]:
             _branch(code[at], branches, tuple(scopes))
             names = _name_of_macro(code[at].replace("\\\n", " "))
         elif scope := SCOPE.match(text, tokens[at].start()):
-            scopes.append(not scope[1].strip())
+            scopes.append(scope[1].strip())
             end = code.index("{", at) + 1
         elif code[at] != "}":
             end = _end(code, at)
-            names, head = _names(code[at:end], LOCAL if any(scopes) else NONE)
+            if "std" not in scopes:  # where templates of the system find what they do not name
+                names, head = _names(code[at:end], LOCAL if "" in scopes else NONE)
         elif not scopes or scopes.pop() is None:
             raise ValueError
         stop = tokens[end].start() if end < len(code) else len(text)
@@ -187,7 +189,8 @@ def _names(code: Sequence[str], around: frozenset[str]) -> tuple[frozenset[str],
     body = next((k for k in outer if code[k] in ("{", "=")), len(code))
     flat = ATTRIBUTE.sub(r"\1", " ".join(code[k] for k in outer))
     head = frozenset(filter(str.isidentifier, code[:body]))
-    is_odd = bool(UNNAMED.intersection(code[start:body]) or EMITTED.intersection(code)) or "#" in flat
+    emitted = EMITTED.intersection(token.strip("_") for token in code)
+    is_odd = bool(UNNAMED.intersection(code[start:body]) or emitted) or "#" in flat
     is_odd = is_odd or any(token.lstrip().startswith("#") and not OF_BODY.match(token) for token in code)
     if is_odd or any(word.startswith("FUSEGEN_") for word in head):
         return NONE, NONE
@@ -195,9 +198,9 @@ def _names(code: Sequence[str], around: frozenset[str]) -> tuple[frozenset[str],
     if found := USING.fullmatch(flat):
         return frozenset(filter(None, found.groups())), head
     if found := TYPE.fullmatch(flat):
-        has_objects = not is_template and re.search(r"static inline|inline static", " ".join(code))
+        has_objects = not is_template and OBJECT.search(" ".join(code))
         listed = LISTED.findall(" ".join(code[body:])) if flat.startswith("enum") else []
-        is_cut = listed and "#" in " ".join(code)
+        is_cut = listed and re.search(r"#|\w \(", " ".join(code[body:]))
         return NONE if has_objects or is_cut else frozenset({found[1], *listed}), head
     if found := FUNCTION.fullmatch(flat):
         # the name may stand in brackets: T (f(int)), T (*f(int))
@@ -208,6 +211,6 @@ def _names(code: Sequence[str], around: frozenset[str]) -> tuple[frozenset[str],
         return NONE if is_nested or is_made or found[1].isupper() else frozenset({found[1]}), head
     if is_template and OF_TEMPLATE.fullmatch(flat):
         return frozenset(re.findall(r"(\w+) (?=[=\[{;<])", re.sub("=.*", "=", flat))), head
-    if not is_template and CONSTANT.fullmatch(flat) and not head & MEMORY:
+    if start == 0 and CONSTANT.fullmatch(flat) and not head & MEMORY:
         return frozenset(LISTED.findall(flat)), head
     return NONE, NONE
