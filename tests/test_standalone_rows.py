@@ -129,6 +129,20 @@ def test_rows_of_other_layouts() -> None:
             assert_exact("layer_norm", [x, torch.randn(shape), torch.randn(9), 1e-5], summed)
 
 
+@pytest.mark.parametrize("name", ["rows/softmax", "rows/group_norm", "hardsigmoid"])
+def test_numbers_with_the_negative_bit(name: str) -> None:
+    """Memory has the opposite ones, of inputs and of incoming gradients."""
+    function, _ = executed(name, "float32")
+    given = [torch.randn(3, 4, 9), torch.randn(3, 4, 9)]
+    others = [torch.ones(4), torch.zeros(4), 1e-5, 2] if name == "rows/group_norm" else []
+    made = []
+    for x, grad in (map(torch._neg_view, given), (-t for t in given)):
+        leaf = x.requires_grad_()
+        y = function(leaf, *others)
+        made.append((y, *torch.autograd.grad(y, leaf, grad)))
+    assert all(torch.equal(*each) for each in zip(*made, strict=True))
+
+
 def test_a_row_has_equal_bits_whatever_the_batch() -> None:
     x, weight = torch.randn(70, 300), torch.randn(300)
     function, _ = executed("rows/layer_norm", "float32")
