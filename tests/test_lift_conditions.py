@@ -204,6 +204,7 @@ SIZES = {  # what forward divides by, and the same in the file
     "abs(-self.w.shape[0])": "abs(-self.w.size(0))",
     "self.w.numel() * self.size_of_0": "self.w.size(0) * self.size_of_0",
     "torch.tensor(self.w.size(0)).sqrt()": "torch.tensor(self.w.size(0)).sqrt()",
+    "y[:, : self.w.size(0) // 2].sum()": "slice.Tensor(y, 1, 0, self.w.size(0) // 2)",
     "torch.tensor([2, self.w.size(0) * 2]).sum()": "torch.tensor([2, self.w.size(0) * 2]).sum()",
     "torch.tensor(x.shape[0] / 2)": "torch.tensor(x.size(0) / 2)",
     "self.size_of_0 * 2": "self.size_of_0 * 2",  # which is called as the reader calls a size

@@ -198,6 +198,8 @@ def _plain(value: Any) -> Any:
     """Return arguments without labels, on which PyTorch would compute texts."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, slice):
+        return slice(*_plain([value.start, value.stop, value.step]))
     if isinstance(value, list) or type(value) in (tuple, CARRIERS[tuple]):
         return (list if isinstance(value, list) else tuple)(map(_plain, value))
     return plain(value) if label_of(value) is not None else value
@@ -207,6 +209,8 @@ def _numbers(value: Any) -> Iterator[Any]:
     """Yield the numbers and words in arguments, in order."""
     if isinstance(value, int | float | str) and not isinstance(value, bool):
         yield value
+    elif isinstance(value, slice):
+        yield from _numbers([value.start, value.stop, value.step])
     elif isinstance(value, dict | tuple | list):
         for each in value.values() if isinstance(value, dict) else value:
             yield from _numbers(each)
