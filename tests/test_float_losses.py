@@ -28,6 +28,25 @@ TAKEN: dict[str, Loss] = {
     ),
     "log-probabilities": lambda x, t: F.nll_loss(x.float(), t, reduction="none").mean(),
 }
+DENSE: dict[str, Loss] = {  # views of the cast that the logits do not have
+    "parts of the rows": lambda x, t: F.cross_entropy(x.view(2, 4, 12)[:, :-1].float().view(-1, 12), t[2:]),
+    "repeated rows": lambda x, t: F.cross_entropy(x[:4].expand(2, 4, 12).float().view(-1, 12), t),
+}
+
+
+def written(x: Tensor, t: Tensor) -> Tensor:
+    """Return a loss of a copy of logits that are written to before it is computed."""
+    y = x * 1
+    copied = y.float()
+    return y.div_(4).sum() + F.cross_entropy(copied, t)
+
+
+def written_behind(x: Tensor, t: Tensor) -> Tensor:
+    """Return a loss of logits that are written to before its gradient is computed."""
+    y = x * 1
+    return F.cross_entropy(y.float(), t) + y.zero_().sum()
+
+
 LEFT: dict[str, Loss] = {
     "no cast": lambda x, t: F.cross_entropy(x, t),
     "a cast to double": lambda x, t: F.cross_entropy(x.double(), t),
@@ -36,6 +55,8 @@ LEFT: dict[str, Loss] = {
     "weights": lambda x, t: F.cross_entropy(x.float(), t, torch.ones(12)),
     "probabilities": lambda x, t: F.cross_entropy(x.float(), torch.softmax(x.float(), 1)),
     "an operation behind the cast": lambda x, t: F.cross_entropy(x.float() * 2, t),
+    "logits that are written to in front of it": written,
+    "logits that are written to behind it": written_behind,
     "pixels": lambda x, t: F.cross_entropy(x.float()[None].transpose(1, 2), t[None]),
 }
 
@@ -97,10 +118,12 @@ EXACT: dict[str, Loss] = {
     "a dtype": lambda x, t: F.cross_entropy(x, t, reduction="sum", ignore_index=3),
     "views behind the cast": lambda x, t: F.cross_entropy(x[:-1], t[1:]),
     "log-probabilities": F.nll_loss,
+    "parts of the rows": lambda x, t: F.cross_entropy(x.view(2, 4, 12)[:, :-1].reshape(-1, 12), t[2:]),
+    "repeated rows": lambda x, t: F.cross_entropy(x[:4].repeat(2, 1), t),
 }
 
 
-@pytest.mark.parametrize("case", TAKEN)
+@pytest.mark.parametrize("case", [*TAKEN, *DENSE])
 def test_the_backend_gives_the_loss_and_its_gradient(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +137,7 @@ def test_the_backend_gives_the_loss_and_its_gradient(
     torch._dynamo.reset()
     for dtype in (torch.bfloat16, torch.float16):
         x, target = drawn(dtype)
-        compiled: Any = torch.compile(TAKEN[case], backend=compiler)
+        compiled: Any = torch.compile({**TAKEN, **DENSE}[case], backend=compiler)
         value = compiled(x, target)
         value.backward()
         right, gradient = exact(EXACT[case], x, target)

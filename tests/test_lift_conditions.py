@@ -28,6 +28,8 @@ RANKS = {  # reads of how many dimensions x has
     "a size from the end by a call": "y = torch.relu(x) * 2; return y * self.w / x.size(-1)",
     "a part of the sizes": "y = torch.relu(x) * 2; return (y * self.w).view(*x.shape[:1], 8)",
     "all sizes as an argument": "y = torch.relu(x) * 2; return y * self.w + torch.zeros(x.shape)",
+    "sizes behind another": BRANCH.format("len((1,) + x.shape) == 3"),
+    "an index with an ellipsis": "return (torch.relu(x) * 2 * self.w)[..., -1]",
     "the product of the sizes": "y = torch.relu(x) * 2; return y * self.w / x.shape.numel()",
 }
 KINDS = {  # the tensor whose kind is required, what it is, and the other branch's condition
@@ -49,6 +51,13 @@ LOST = {  # what no file knows
     "torch.is_autocast_enabled()": "it asks by torch.is_autocast_enabled what its graph does not keep",
     "torch.get_default_dtype() == torch.float32": "it asks by torch.get_default_dtype what its graph does not keep",
     "torch.cuda.is_available()": "it asks by torch.cuda.is_available what its graph does not keep",
+    "torch.is_autocast_cpu_enabled()": "it asks by torch.is_autocast_cpu_enabled what its graph does not keep",
+    "torch.get_autocast_dtype('cpu').is_complex": "it asks by torch.get_autocast_dtype what its graph does not keep",
+    "torch.get_default_device().type == 'cpu'": "it asks by torch.get_default_device what its graph does not keep",
+    "torch.is_inference_mode_enabled()": "it asks by torch.is_inference_mode_enabled what its graph does not keep",
+    "torch.cuda.device_count()": "it asks by torch.cuda.device_count what its graph does not keep",
+    "torch.backends.mps.is_available()": "it asks by torch.backends.mps.is_available what its graph does not keep",
+    "torch.broadcast_shapes(x.shape, self.w.shape)": "it asks by torch.broadcast_shapes what its graph does not keep",
     "x.shape == (4, 8)": "a condition in it depends on its inputs",
     "self.w.shape == (8,)": "a condition in it depends on its inputs",
     "4 in x.shape": "a condition in it depends on its inputs",
@@ -102,6 +111,24 @@ def test_a_file_requires_the_kinds_of_what_forward_reads(condition: str, tmp_pat
     if "dtype" in condition:
         with pytest.raises(ValueError, match=r"forward was traced with .*torch\.float32"):
             model.double()(torch.ones(4, 8, dtype=torch.double if condition[0] == "x" else None))
+
+
+def test_a_file_requires_the_dtypes_of_all_that_decide_a_type(tmp_path: Path) -> None:
+    forward = BRANCH.format("torch.result_type(x, self.w) == torch.float32")
+    found = lift_partial(tmp_path, problem(INIT, forward, arguments="8"), 1)
+    lines = [line for line in body(found) if line.startswith("if ")]
+    assert lines == ["if x.dtype != torch.float32:", "if self.w.dtype != torch.float32:"]
+    casts = captured_in_each_mode(OfResult(), (torch.ones(4, 8),), {}).signature
+    assert casts is not None
+    assert casts.inputs.leaves[0].dtype == torch.float32
+
+
+class OfResult(nn.Module):
+    """A model that runs other operations for other dtypes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return one of two activations."""
+        return torch.relu(x) * 2 if torch.result_type(x, 1) == torch.float32 else torch.tanh(x) * 3
 
 
 @pytest.mark.parametrize("condition", LOST)
@@ -176,6 +203,10 @@ SIZES = {  # what forward divides by, and the same in the file
     "math.sqrt(self.w.shape[0] + self.size_of_0)": "math.sqrt(self.w.size(0) + self.size_of_0)",
     "abs(-self.w.shape[0])": "abs(-self.w.size(0))",
     "self.w.numel() * self.size_of_0": "self.w.size(0) * self.size_of_0",
+    "torch.tensor(self.w.size(0)).sqrt()": "torch.tensor(self.w.size(0)).sqrt()",
+    "y[:, : self.w.size(0) // 2].sum()": "slice.Tensor(y, 1, 0, self.w.size(0) // 2)",
+    "torch.tensor([2, self.w.size(0) * 2]).sum()": "torch.tensor([2, self.w.size(0) * 2]).sum()",
+    "torch.tensor(x.shape[0] / 2)": "torch.tensor(x.size(0) / 2)",
     "self.size_of_0 * 2": "self.size_of_0 * 2",  # which is called as the reader calls a size
 }
 

@@ -6,6 +6,7 @@ of the library computes the same in float32 of the logits, and writes the gradie
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor, fx
 from torch._ops import OpOverload
 
 from fusegen.models.lift.fx_graph import name_of
+from fusegen.models.lift.regions.aliases import unsafe, writes
 from fusegen.models.patch.library import module
 from fusegen.models.reader.aten_calls import hint, value_of
 from fusegen.models.reader.row_gains import GAINS, WRITTEN_OUT
@@ -66,7 +68,7 @@ def _path(loss: fx.Node) -> list[fx.Node]:
     while isinstance(node, fx.Node) and isinstance(node.target, OpOverload) and len(node.users) == 1:
         path.append(node)
         if name_of(node) in CASTS:
-            return path if _is_cast(node) else []
+            return path if _is_cast(node) and not _is_written_behind(node) else []
         node = node.args[0] if name_of(node) in VIEWS else None
     return []
 
@@ -88,6 +90,12 @@ def _is_cast(node: fx.Node) -> bool:
     return read.dtype in DTYPES and (made.dtype, made.device) == (torch.float32, read.device)
 
 
+def _is_written_behind(cast: fx.Node) -> bool:
+    """Tell if a call behind a cast may write to what it copies, which the gradient reads, too."""
+    behind = itertools.takewhile(lambda each: each is not cast, reversed(cast.graph.nodes))
+    return any(writes(each) or unsafe(each) for each in behind)
+
+
 def _is_faster(loss: fx.Node) -> bool:
     """Tell if the kernel of a loss is known to be faster than PyTorch's operations."""
     x: Tensor = value_of(loss.all_input_nodes[0])
@@ -106,6 +114,8 @@ def _replace(loss: fx.Node, path: Sequence[fx.Node]) -> None:
     cast.graph.erase_node(cast)
     for view in views:
         view.meta = {**view.meta, "val": value_of(view).to(value_of(logits).dtype)}
+        if view.target is torch.ops.aten.view.default:  # the cast is dense where the logits may not be
+            view.target = torch.ops.aten.reshape.default
     loss.target = function_of(name)
     loss.args = (*loss.args[:2], REDUCTIONS[int(given["reduction"])], given["ignore_index"])
     loss.kwargs = {}

@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, fx
+from torch import SymFloat, SymInt, Tensor, fx
 from torch._ops import OpOverload
 from torch.fx.experimental import proxy_tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from fusegen.models.lift.known_sizes import Sizes
+from fusegen.models.lift.known_sizes import Sizes, is_of_sizes
 from fusegen.models.lift.labels import CARRIERS, label_of, plain
 from fusegen.models.lift.noted_reads import (
     KIND_CALLS,
@@ -79,8 +79,8 @@ class Noting(TorchFunctionMode):
                 raise Lost(f"it sets the attribute {of.__name__} of a tensor")
             self._note_read(read, (*args, *given.values()), is_call=is_call)
         args, given = self._without_notes((args, given))
-        if func in WHOLE:
-            target, order = WHOLE[func]
+        if func in WHOLE or (func is torch.tensor and self._is_sized((args, given))):
+            target, order = WHOLE.get(func, (func, 1))
             run = functools.partial(func, *_plain(args), **_plain(given))
             return called(self.tracer, ("call_function", target), (tuple(args[::order]), given), run)
         last = self.tracer.graph._root.prev
@@ -138,6 +138,11 @@ class Noting(TorchFunctionMode):
                 each.note()
         return tree_map_only((NotedShape, NotedDevice), lambda each: each.plain(), given)
 
+    def _is_sized(self, given: Any) -> bool:
+        """Return True if sizes are given to a call that would hold them, where it is to be text."""
+        held = (isinstance(each, SymInt | SymFloat) or is_of_sizes(each) for each in tree_leaves(given))
+        return self.reads is not None and any(held)
+
     def _sized(self, found: Any, tensor: Tensor, dims: tuple[int, ...], state: str) -> Any:
         """Return the sizes of a tensor, one, or their product, as what knows from which it is read."""
         of = note_sizes(self.tracer, tensor) or state
@@ -193,6 +198,8 @@ def _plain(value: Any) -> Any:
     """Return arguments without labels, on which PyTorch would compute texts."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, slice):
+        return slice(*_plain([value.start, value.stop, value.step]))
     if isinstance(value, list) or type(value) in (tuple, CARRIERS[tuple]):
         return (list if isinstance(value, list) else tuple)(map(_plain, value))
     return plain(value) if label_of(value) is not None else value
@@ -202,6 +209,8 @@ def _numbers(value: Any) -> Iterator[Any]:
     """Yield the numbers and words in arguments, in order."""
     if isinstance(value, int | float | str) and not isinstance(value, bool):
         yield value
+    elif isinstance(value, slice):
+        yield from _numbers([value.start, value.stop, value.step])
     elif isinstance(value, dict | tuple | list):
         for each in value.values() if isinstance(value, dict) else value:
             yield from _numbers(each)

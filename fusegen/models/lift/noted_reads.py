@@ -27,11 +27,13 @@ DEVICES = frozenset(f"is_{kind}" for kind in "cuda cpu meta mps xpu xla hpu mtia
 KINDS = frozenset("dtype device itemsize real imag H mH".split()) | DEVICES  # attributes, and calls:
 KIND_CALLS = frozenset(
     "is_floating_point is_complex element_size type get_device is_contiguous stride conj resolve_conj "
-    "resolve_neg adjoint".split()
+    "resolve_neg adjoint result_type".split()
 )
 NOT_KEPT = frozenset(  # attributes and calls of autograd, by which no graph decides
     "requires_grad is_leaf grad grad_fn retains_grad retain_grad".split()
 )
+KIND_OF_ALL = "result_type"  # the function that reads the dtypes of all its arguments
+ITEMS = ("__getitem__", "__setitem__")
 PLACES = DEVICES | frozenset("get_device is_contiguous stride storage_offset".split())  # that no file knows
 LOST = "it reads {} of a tensor, which its graph does not keep"
 
@@ -78,6 +80,12 @@ class Reads:
             self.note(READS[name], tensor)
         if name == "size" and others and not _is_place(others[0], tensor.dim()):
             self.note(DIM_READ, tensor)
+        if name in ITEMS and _is_from_the_end(others[0]):
+            self.note(DIM_READ, tensor)
+        if name == KIND_OF_ALL:
+            for each in given:
+                if isinstance(each, Tensor):
+                    self.note(DTYPE_READ, each)
 
     def kept(self, name: str, tensor: Tensor, value: Any) -> Any:
         """Return sizes and devices as values that note how they are read; another value as it is."""
@@ -93,6 +101,11 @@ def _is_place(key: object, rank: int) -> bool:
     return isinstance(key, int) and 0 <= key < rank
 
 
+def _is_from_the_end(key: object) -> bool:
+    """Return True for an index whose operators have dimensions that are counted from the end."""
+    return any(each is Ellipsis for each in (key if isinstance(key, tuple) else (key,)))
+
+
 class NotedShape(tuple[Any, ...]):
     """The sizes of a tensor; each use that depends on how many there are is noted."""
 
@@ -103,6 +116,9 @@ class NotedShape(tuple[Any, ...]):
         if not _is_place(key, tuple.__len__(self)):
             self.note()
         return tuple.__getitem__(self, key)
+
+    def __radd__(self, other: tuple[Any, ...]) -> tuple[Any, ...]:
+        return other + tuple(self)
 
     def numel(self) -> Any:
         """Return the product of the sizes."""

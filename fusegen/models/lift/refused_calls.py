@@ -38,9 +38,14 @@ SOME: dict[str, Callable[[str, tuple[Any, ...]], bool]] = {
     "__enter__": lambda file, given: getattr(given[0], "mode", True),
 }
 ASKS = "it asks by {} what its graph does not keep"
+ASKED: tuple[tuple[Any, tuple[str, ...]], ...] = (  # functions, by which code asks where and how it runs
+    (torch, ("is_autocast_enabled", "is_autocast_cpu_enabled", "get_autocast_dtype")),
+    (torch, ("get_default_dtype", "get_default_device", "is_inference_mode_enabled", "broadcast_shapes")),
+    (torch.cuda, ("is_available", "device_count")),
+    (torch.backends.mps, ("is_available",)),
+)
 DECIDING: tuple[tuple[Any, str, str], ...] = (  # by which code reads the value of a size, or where it runs
-    *((torch, name, ASKS.format(f"torch.{name}")) for name in ("is_autocast_enabled", "get_default_dtype")),
-    (torch.cuda, "is_available", ASKS.format("torch.cuda.is_available")),
+    *((owner, name, ASKS.format(f"{owner.__name__}.{name}")) for owner, names in ASKED for name in names),
     (SymBool, "__bool__", CONDITION),
     *((kind, name, COUNTS) for kind in (SymInt, SymFloat) for name in ("__bool__", "__int__", "__float__")),
     (SymInt, "__index__", COUNTS),
@@ -98,10 +103,10 @@ def _refusing(owner: Any, name: str, why: str) -> Any:
 
 
 def _deciding(method: Callable[..., Any], why: str) -> Callable[..., Any]:
-    def decide(*given: Any) -> Any:
+    def decide(*given: Any, **named: Any) -> Any:
         if is_own(sys._getframe(1).f_code.co_filename):
             raise Lost(why)
-        return method(*given)
+        return method(*given, **named)
 
     return decide
 
