@@ -52,7 +52,7 @@ class Tagger(nn.Module):
         self.head = nn.Linear(8, 4)
 
     def forward(self, words: Tensor) -> Tensor:
-        """Return the tags of words, from 0 to 1."""
+        """Return a score of each tag for each word."""
         y, _ = self.layer(self.embedding(words))
         y = self.head(y.reshape(y.shape[0] * y.shape[1], -1))
         tags: Tensor = torch.tanh(y * 2) * torch.sigmoid(y) + 1 / y.shape[0]

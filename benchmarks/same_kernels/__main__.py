@@ -57,11 +57,7 @@ from fusegen.evidence.certify.certificate import DEVICES, Certificate, Part, pat
 from fusegen.evidence.certify.digest import kernel_digest
 
 FOLDER = Path("generated")
-RULE = (
-    "declarations",
-    "reachable",
-    "digest",
-)  # files of fusegen/evidence/certify, each behind what it imports
+RULE = ("declarations", "reachable", "digest")  # of evidence/certify, each behind what it imports
 HELP = "\b\n" + str(__doc__).replace("\n\n", "\n\n\b\n")  # lines as they are
 REVIEWED = (
     "Asserts that you have read how the host's text for CUDA moved, and that no result changes by it."
@@ -143,9 +139,8 @@ def digest_of(ref: str) -> Callable[[str, str, dict[str, str]], str]:
                 own.__file__, sys.modules[own.__name__] = __file__, own
                 exec(compile(source, f"{ref}:{name}.py", "exec"), vars(own))
                 found = vars(own).get("kernel_digest", found)
-                vars(own)["compile_cache"] = mock.Mock(
-                    recall=lambda key: None
-                )  # it has digests of today's rule
+                # which would recall the digests of today's rule
+                vars(own)["compile_cache"] = mock.Mock(recall=lambda key: None)
     return found
 
 
