@@ -150,6 +150,7 @@ def facts(module: Module) -> dict[str, Any]:
     of_scalars = "".join(f", {name}" for name in scalars)
     scalars += ["groups"] * (dims.groups is not None)
     keeps, once = "keeps" in module.given, "reduction" in module.given
+    result = "rows + (1,) * len(row)" if keeps else "rows" if once else "rows + row"
     return {
         "name": module.name,
         "names": names,
@@ -162,7 +163,7 @@ def facts(module: Module) -> dict[str, Any]:
         "wide": once and "row_dtype" in module.given,
         "divisor": names[_number(module, "divisor", 0)] if "divisor" in module.given else "",
         "of_scalars": of_scalars,
-        "result": "rows + (1,) * len(row)" if keeps else "rows" if once else "rows + row",
+        "shapes": _shapes(result, _number(module, "results", 1), len(names) - indices),
         "once": once,
         "keeps": keeps,
         "drops": once and not keeps,
@@ -174,6 +175,12 @@ def facts(module: Module) -> dict[str, Any]:
         "alike": ", ".join(names[: len(names) - indices]),
         **_of_gradient(module, ", *ctx.scalars" if scalars else ""),
     }
+
+
+def _shapes(result: str, results: int, gradients: int) -> str:
+    """Return the expression of the shapes of the outputs: of each gradient that of the elements."""
+    forward, backward = f"[{result}] * {results}", f"[rows + row] * {gradients}"
+    return forward if forward == backward else f"{backward} if backward else {forward}"
 
 
 def _of_gradient(module: Module, scalars: str) -> dict[str, Any]:
