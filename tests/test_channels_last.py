@@ -1,9 +1,10 @@
-"""The copy from NCHW to channels_last: CUDA's text in emulation, and modules with a convolution."""
+"""Operands of convolutions laid channels last: the copy, in emulation of CUDA's text, and the choice."""
 
 import ctypes
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from kernels import generated
 from torch import Tensor, nn
 
 from fusegen.core.header_files import inlined
-from fusegen.runtime import producers
+from fusegen.runtime import channels_last, layout_copy, recipe
+from fusegen.runtime.channels_last import Convolution
+from fusegen.runtime.layout_copy import Laid
 
-INCLUDE = Path(producers.__file__).parent / "include"
+INCLUDE = Path(channels_last.__file__).parent / "include"
 TEXT = '#include "cuda/elements.cuh"\n#include "cuda/channels_last.cuh"\nFUSEGEN_TRANSPOSED(t)\n'
 SCALAR_TYPES = {torch.float32: 6, torch.float16: 5, torch.bfloat16: 15, torch.float64: 7}
 INVALID = b"invalid argument"
@@ -45,9 +48,10 @@ def transposed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return launch
 
 
-def call_of(x: Tensor, y: Tensor) -> ctypes.Structure:
+def call_of(x: Tensor, y: Tensor, rounds: bool = False) -> ctypes.Structure:
     """A call whose tensors are indexed alike, with as many dimensions."""
-    call = call_type(2, 0)()
+    call = call_type(2, 1)()
+    call.param[0] = float(rounds)
     call.numel, call.rank, call.dtype = x.numel(), x.dim(), SCALAR_TYPES[x.dtype]
     call.size[: x.dim()] = x.shape
     for k, t in enumerate((x, y)):
@@ -82,9 +86,46 @@ def test_rows_may_lie_apart(transposed: Any) -> None:
     room.check(y)
 
 
+def test_a_row_is_copied_as_it_lies(transposed: Any) -> None:
+    """Of a filter of one pixel, both layouts are the same, and the dimensions are one."""
+    x, room = torch.randn(131), Guarded(131, torch.float32)
+    assert transposed(ctypes.byref(call_of(x, room.values))) is None
+    assert torch.equal(x, room.values)
+    room.check()
+
+
+def away(x: Tensor) -> Tensor:
+    """Floats as TF32 has them, a tie rounded away from 0; by arithmetic in double, not on bits."""
+    mantissa, exponent = torch.frexp(x.double())
+    scaled = mantissa.abs() * 2**11
+    rounded = torch.copysign(torch.floor(scaled + 0.5), mantissa)
+    return torch.where(x.isfinite(), torch.ldexp(rounded / 2**11, exponent), x.double()).float()
+
+
+def even(x: Tensor) -> Tensor:
+    """The same with ties rounded to an even number."""
+    mantissa, exponent = torch.frexp(x.double())
+    return torch.ldexp(torch.round(mantissa * 2**11) / 2**11, exponent).float()
+
+
+def test_floats_are_rounded_to_tf32(transposed: Any) -> None:
+    """Of all magnitudes and both signs, ties among them; infinities and NaN stay."""
+    bits = torch.arange(0, 2**31, 2**31 // 6000 | 1, dtype=torch.int64)[:5994]
+    tied = bits & ~0x1FFF | 0x1000
+    given = torch.cat([bits, tied, bits | 2**31, tied | 2**31])
+    x = given.where(given < 2**31, given - 2**32).to(torch.int32).view(torch.float32)
+    normal = x.isfinite() & (x.abs() >= torch.finfo(x.dtype).tiny)
+    x = torch.cat([x[normal][:19_000], torch.tensor([torch.inf, -torch.inf, torch.nan, 0.0, -0.0])])
+    source = x[: x.numel() // 5 * 5].view(-1, 5)
+    target = torch.empty(5, source.shape[0])
+    assert transposed(ctypes.byref(call_of(source.mT, target, True))) is None
+    torch.testing.assert_close(target, away(source).mT, rtol=0, atol=0, equal_nan=True)
+    assert (away(source) != even(source)).sum() > 1000
+
+
 def test_other_layouts_are_refused(transposed: Any) -> None:
     x = torch.randn(2, 3, 4, 5)
-    for given in ((x, x.clone()), (x[0], x[0].clone()), (x[0, 0, 0], x[0, 0, 0].clone())):
+    for given in ((x, x.clone()), (x[0], x[0].clone())):
         assert transposed(ctypes.byref(call_of(*given))) == INVALID
 
 
@@ -93,7 +134,7 @@ GIVEN: dict[str, tuple[Tensor, bool]] = {  # as if on a GPU
     "a volume": (torch.zeros(1, 16, 2, 4, 4), True),
     "few channels": (torch.zeros(2, 15, 8, 8), False),
     "few pixels": (torch.zeros(2, 64, 3, 5), False),
-    "a gradient": (torch.zeros(2, 16, 4, 4, requires_grad=True), False),
+    "a gradient": (torch.zeros(2, 16, 4, 4, requires_grad=True), True),
     "channels last": (torch.zeros(2, 16, 4, 4).to(memory_format=torch.channels_last), False),
     "no batch": (torch.zeros(16, 4, 4), False),
     "empty": (torch.zeros(0, 16, 4, 4), False),
@@ -109,49 +150,48 @@ class OnGPU(Tensor):
 @pytest.mark.parametrize("name", GIVEN)
 def test_inputs_of_its_own_copy(name: str) -> None:
     x, expected = GIVEN[name]
-    assert not producers.transposes(x)
-    assert producers.transposes(x.as_subclass(OnGPU)) == expected
-    if name == "a gradient":
-        with torch.no_grad():
-            assert producers.transposes(x.as_subclass(OnGPU))
+    assert not layout_copy.transposes(x)
+    assert layout_copy.transposes(x.as_subclass(OnGPU)) == expected
 
 
-@pytest.mark.parametrize("copied", [True, False])
+@pytest.mark.parametrize("built", [True, False])
 def test_a_convolution_takes_its_input_channels_last(
-    copied: bool, monkeypatch: pytest.MonkeyPatch, extensions: None
+    built: bool, monkeypatch: pytest.MonkeyPatch, extensions: None
 ) -> None:
-    """Where there is no kernel, the operator copies as PyTorch does."""
+    """Where there is no kernel, PyTorch copies."""
     kernels, layer = generated("conv_relu_hardswish").KERNELS, nn.Conv2d(16, 8, 3).bfloat16()
-    asked: list[Tensor] = []
-    seen: list[Tensor] = []
-    own: Any = sys.modules[type(kernels).__module__.replace("activation", "producers")]
-    convolved = own.convolved
-    monkeypatch.setattr(own, "adds_bias_apart", lambda x: True)
+    own: Any = sys.modules[type(kernels).__module__.replace("activation", "layout_copy")]
+    copied, seen = [], watched(kernels, monkeypatch)
+    monkeypatch.setattr(own, "transposes", lambda x: True)
+    monkeypatch.setattr(own, "has_kernel", lambda: built)
 
-    def transposes(x: Tensor) -> bool:
-        asked.append(x)
-        return copied
+    def copy(x: Tensor, chosen: Any) -> Tensor:
+        copied.append(chosen.name)
+        return x.contiguous(memory_format=torch.channels_last)
 
-    def watched(layer: Any, x: Tensor) -> Any:
-        seen.append(x)
-        return convolved(layer, x)
-
-    monkeypatch.setattr(own, "transposes", transposes)
-    monkeypatch.setattr(own, "convolved", watched)
+    monkeypatch.setattr(own, "copied", copy)
     x = torch.randn(2, 16, 9, 7).bfloat16()
     with torch.no_grad():
         y, bias = kernels.without_bias(layer, x)
         torch.testing.assert_close(y + bias, layer(x), rtol=2e-2, atol=2e-2)
-    assert asked[0] is x
+    assert copied == ["CHANNELS_LAST"] * built
     assert seen[0].is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(seen[0], x)
 
 
-def test_other_modules_have_no_such_operator() -> None:
-    kernels = generated("swiglu").KERNELS
-    assert not kernels.sources.transposes
-    assert "transpose" not in kernels.texts().cuda
-    assert "transposed" not in kernels.texts().binding
+def watched(kernels: Any, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """The inputs of convolutions that a module runs without their bias, as they come to be known."""
+    own: Any = sys.modules[kernels.without_bias.__module__]
+    seen: list[Tensor] = []
+    convolved = own.convolved
+
+    def noted(layer: Any, x: Tensor, weight: Tensor) -> Any:
+        seen.append(x)
+        return convolved(layer, x, weight)
+
+    monkeypatch.setattr(own, "adds_bias_apart", lambda x: True)
+    monkeypatch.setattr(own, "convolved", noted)
+    return seen
 
 
 @pytest.mark.parametrize(
@@ -163,22 +203,205 @@ def test_other_modules_have_no_such_operator() -> None:
         "rows/group_norm": False,
         "rows/global_mean_of_silu": False,
         "batches/batch_norm": True,
-        "windows/max_pool_of_relu": True,
+        "windows/max_pool_of_relu": False,
     }.items(),
 )
 def test_inputs_stay_where_kernels_would_copy_outputs(
     name: str, expected: bool, monkeypatch: pytest.MonkeyPatch, extensions: None
 ) -> None:
     kernels: Any = generated(name).KERNELS
-    own: Any = sys.modules[kernels.without_bias.__module__]
-    monkeypatch.setattr(own, "adds_bias_apart", lambda x: True)
-    seen: list[Tensor] = []
-    convolved = own.convolved
-
-    def watched(layer: Any, x: Tensor) -> Any:
-        seen.append(x)
-        return convolved(layer, x)
-
-    monkeypatch.setattr(own, "convolved", watched)
+    seen = watched(kernels, monkeypatch)
     kernels.without_bias(nn.Conv2d(4, 8, 3).bfloat16(), torch.randn(2, 4, 9, 7).bfloat16())
     assert seen[0].is_contiguous(memory_format=torch.channels_last) is expected
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that PyTorch stands in for, and a trial of inputs of any size."""
+    monkeypatch.setattr(channels_last, "has_kernel", lambda: True)
+    monkeypatch.setattr(channels_last, "uses_tf32", lambda: True)
+    monkeypatch.setattr(channels_last, "LEAST_TRIED", 0)
+    monkeypatch.setattr(channels_last, "FOUND", {})
+    monkeypatch.setattr(layout_copy, "copied", copied)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+
+
+def copied(t: Tensor, chosen: Laid) -> Tensor:
+    """A copy as the kernel makes it, by PyTorch."""
+    rounded = away(t) if chosen is Laid.ROUNDED else t
+    return rounded.contiguous(memory_format=layout_copy.LAYOUTS[t.dim()])
+
+
+Rounding = Callable[[Tensor], Tensor]
+TRUNCATED: Rounding = lambda t: (t.view(torch.int32) & ~0x1FFF).view(torch.float32)  # noqa: E731
+EXACT: Rounding = lambda t: t  # noqa: E731
+
+
+def cudnn(nchw: Rounding, last: Rounding) -> Convolution:
+    """A convolution whose kernels round operands so in the two layouts, and sum in another order."""
+
+    def run(x: Tensor, weight: Tensor) -> Tensor:
+        is_last = x.is_contiguous(memory_format=torch.channels_last)
+        rounding = last if is_last else nchw
+        rounded = [rounding(t.contiguous()).double() for t in (x, weight)]
+        made = torch.conv2d(rounded[0], rounded[1]).float()
+        return made * (1 + 1e-6) if is_last else made
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("nchw", "last", "expected"),
+    [
+        (even, even, Laid.CHANNELS_LAST),
+        (away, away, Laid.CHANNELS_LAST),
+        (away, even, Laid.ROUNDED),
+        (EXACT, even, Laid.AS_IT_IS),  # NCHW in float32
+        (even, away, Laid.AS_IT_IS),
+        (TRUNCATED, even, Laid.AS_IT_IS),
+    ],
+)
+def test_the_layout_that_rounds_as_nchw_is_chosen(
+    nchw: Rounding, last: Rounding, expected: Laid, tried: None
+) -> None:
+    layer, x = nn.Conv2d(32, 8, 3), torch.randn(2, 32, 9, 7)
+    run = cudnn(nchw, last)
+    assert channels_last.choice(layer, x, run) is expected
+    given = channels_last.operands(layer, x, run)
+    scale = run(x, layer.weight).abs().max()
+    assert (run(*given) - run(x, layer.weight)).abs().max() < 1e-5 * scale
+    assert given[0].is_contiguous() is (expected is Laid.AS_IT_IS)
+
+
+def test_a_shape_is_tried_once(tried: None) -> None:
+    runs: list[Tensor] = []
+    run = cudnn(away, even)
+
+    def counted(x: Tensor, weight: Tensor) -> Tensor:
+        runs.append(x)
+        return run(x, weight)
+
+    layer = nn.Conv2d(32, 8, 3)
+    with torch.no_grad():
+        for size, expected in ((9, 3), (9, 3), (10, 6), (9, 6)):
+            channels_last.choice(layer, torch.zeros(2, 32, size, size), counted)
+            assert len(runs) == expected
+        channels_last.choice(nn.Conv2d(32, 8, 3, padding=1), torch.zeros(2, 32, 9, 9), counted)
+    assert len(runs) == 9
+
+
+def test_no_memory_for_a_trial_leaves_the_layout(tried: None) -> None:
+    def full(x: Tensor, weight: Tensor) -> Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    x = torch.randn(2, 32, 9, 7)
+    assert channels_last.choice(nn.Conv2d(32, 8, 3), x, full) is Laid.AS_IT_IS
+
+
+X = torch.zeros(2, 32, 9, 7)
+USUAL = nn.Conv2d(32, 8, 3)
+AS_THEY_ARE: dict[str, tuple[nn.Module, Tensor]] = {
+    "few channels": (nn.Conv2d(31, 8, 3), X[:, :31].contiguous()),
+    "few channels of a group": (nn.Conv2d(32, 8, 3, groups=2), X),
+    "a filter of one pixel": (nn.Conv2d(32, 8, 1), X),
+    "padding by another rule": (nn.Conv2d(32, 8, 3, padding=1, padding_mode="circular"), X),
+    "no batch": (USUAL, X[0]),
+    "channels last": (USUAL, X.to(memory_format=torch.channels_last)),
+    "gaps": (USUAL, torch.zeros(2, 32, 9, 8)[..., :7]),
+    "float64": (nn.Conv2d(32, 8, 3).double(), X.double()),
+    "a lazy negation": (USUAL, torch._neg_view(X)),
+    "a subclass": (USUAL, X.as_subclass(OnGPU)),
+}
+SETTINGS: dict[str, tuple[Any, str, Any]] = {
+    "float32 alone": (channels_last, "uses_tf32", lambda: False),
+    "no kernel": (channels_last, "has_kernel", lambda: False),
+    "a small image": (channels_last, "LEAST_TRIED", 2**20),
+    "no cuDNN": (torch.backends.cudnn, "enabled", False),
+    "autocast": (torch, "is_autocast_enabled", lambda: True),
+    "a graph is captured": (torch.cuda, "is_current_stream_capturing", lambda: True),
+}
+
+
+@pytest.mark.parametrize("name", [*AS_THEY_ARE, *SETTINGS])
+def test_operands_stay_as_they_are(name: str, tried: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a trial, which another call may make."""
+    layer, x = AS_THEY_ARE.get(name, (USUAL, X))
+    if name in SETTINGS:
+        monkeypatch.setattr(*SETTINGS[name])
+
+    def never(x: Tensor, weight: Tensor) -> Tensor:
+        raise AssertionError("a convolution ran")
+
+    given = channels_last.operands(layer, x, never)
+    assert given[0] is x
+    assert given[1] is layer.weight
+    assert not channels_last.FOUND
+
+
+class Rounded(torch.autograd.Function):
+    """A convolution whose operands are rounded to even, and in whose gradients all are rounded so."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, gradient: Rounding) -> Tensor:
+        """Return the convolution."""
+        ctx.save_for_backward(x, weight)
+        ctx.gradient = gradient
+        return torch.conv2d(even(x.contiguous()).double(), even(weight.contiguous()).double()).float()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        """Return the gradients."""
+        x, weight, grad = (ctx.gradient(t.contiguous()).double() for t in (*ctx.saved_tensors, grads[0]))
+        with torch.enable_grad():
+            leaves = x.requires_grad_(), weight.requires_grad_()
+            found = torch.autograd.grad(torch.conv2d(*leaves), leaves, grad)
+        return *(each.float() for each in found), None
+
+
+@pytest.mark.parametrize(
+    ("nchw", "last", "kept"),
+    [
+        (even, even, True),
+        (away, even, True),  # no less exact
+        (EXACT, EXACT, True),
+        (EXACT, even, False),
+        (even, TRUNCATED, False),
+        (TRUNCATED, even, False),
+    ],
+)
+def test_gradients_are_as_exact(nchw: Rounding, last: Rounding, kept: bool, tried: None) -> None:
+    """Or operands stay as they are where gradients are recorded, and are laid so without."""
+
+    def run(x: Tensor, weight: Tensor) -> Tensor:
+        is_last = x.is_contiguous(memory_format=torch.channels_last)
+        apply: Callable[..., Tensor] = Rounded.apply
+        return apply(x, weight, last if is_last else nchw)
+
+    layer, x = nn.Conv2d(32, 8, 3), torch.randn(2, 32, 9, 7)
+    assert channels_last.choice(layer, x, run) is (Laid.CHANNELS_LAST if kept else Laid.AS_IT_IS)
+    with torch.no_grad():
+        assert channels_last.choice(layer, x, run) is Laid.CHANNELS_LAST
+
+
+def test_the_kernel_has_a_recipe() -> None:
+    made = recipe.recipe_of(layout_copy.texts_of_kernels(), *layout_copy.KERNELS, "cuda")
+    assert "layout_transposed_launch" in "".join(made["cuda_sources"]).replace("NAME##", "layout")
+    assert "FUSEGEN_REGISTER_INTO" in "".join(made["cpp_sources"])
+
+
+def test_rounding_has_no_part_in_gradients(tried: None) -> None:
+    """As in those of a convolution in TF32, of which operands are rounded, too."""
+    torch.manual_seed(0)
+    layer, x = nn.Conv2d(32, 8, 3), torch.randn(2, 32, 9, 7, requires_grad=True)
+    given = channels_last.operands(layer, x, cudnn(away, even))
+    assert not torch.equal(given[0], x)
+    y = torch.conv2d(*given)
+    grad = torch.randn_like(y)
+    found = torch.autograd.grad(y, (x, layer.weight), grad)
+    rounded = away(x.detach()).requires_grad_(), away(layer.weight.detach()).requires_grad_()
+    expected = torch.autograd.grad(torch.conv2d(*rounded), rounded, grad)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    torch.autograd.backward(torch.conv2d(*channels_last.operands(layer, x, cudnn(away, even))).sum())
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.is_contiguous()

@@ -73,7 +73,7 @@ OF_WINDOWS = ("stable_abi_windows.h", "cpu/windows.h", "cuda/windows.cuh")
 OF_LINEAR = ("stable_abi_product.h", "stable_abi_multiplied.h", "cuda/product_behind.cuh")
 BINDINGS = (
     "stable_abi_bitmask.h", "stable_abi_transposed.h", "stable_abi_convolved.h",
-    "stable_abi_names.h", "pybind.h", "cuda/drawn_mask.cuh",
+    "stable_abi_names.h", "pybind.h", "cuda/drawn_mask.cuh", "cuda/channels_last.cuh",
 )  # fmt: skip
 
 

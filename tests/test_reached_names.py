@@ -45,7 +45,6 @@ def texts(name: str, device: str) -> Iterator[tuple[str, str]]:
     kernels = imported(GENERATED / f"{name}.py").KERNELS
     main = {"cpu": kernels.sources.cpu, "cuda": kernels.sources.cuda}[device]
     bound = NAMES[device] + sources.binding(kernels)
-    bound += flavour.transposition(kernels.name) if kernels.sources.transposes else ""
     behind = kernels.sources.convolution or sources.PRODUCT.format(kernels.name) * kernels.sources.product
     bound += flavour.joined(kernels.sources.joined, kernels.signature) if behind else ""
     yield "main", main

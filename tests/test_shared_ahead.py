@@ -9,7 +9,7 @@ import torch
 from conftest import Workshop
 
 from fusegen.project import library_folder, outputs, stale, toolkit
-from fusegen.runtime import build, drawn, linear_operator, prebuilt, recipe, targets, tools
+from fusegen.runtime import build, drawn, layout_copy, linear_operator, prebuilt, recipe, targets, tools
 from fusegen.tools import compile_ahead
 from fusegen.tools.compile_ahead.shared_library import Library
 
@@ -54,8 +54,9 @@ def test_layers_have_libraries_for_the_chips_that_run_them(
 
     monkeypatch.setattr(compile_ahead, "compile_all", compiled)
     both = ["apart", "together"] * layers
-    shared = {*linear_operator.KERNELS, *drawn.KERNELS}
-    for name, own in (("layered", both), ("pixels", both), ("plain", []), ("dropped", ["drawn_out"])):
+    shared = {*linear_operator.KERNELS, *drawn.KERNELS, *layout_copy.KERNELS}
+    own_of = {"layered": both, "pixels": [*both, "transposed_out"], "plain": [], "dropped": ["drawn_out"]}
+    for name, own in own_of.items():
         made.clear()
         workshop.done("compile", name, "--device", "cuda", "--arch", listed)
         assert [each for each in made if each in shared] == own

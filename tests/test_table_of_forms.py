@@ -1,7 +1,7 @@
 """A table of forms: a committed module of each form is given the same calls, and compared with PyTorch.
 
-A further form needs a row. What a form does on a GPU, `test_mask.py`, `test_channels_last.py`,
-`test_thin.py` and `test_multiplied.py` emulate; here its modules run on the CPU, whatever the layout, the
+A further form needs a row. What a form does on a GPU, `test_mask.py`, `test_thin.py` and
+`test_multiplied.py` emulate; here its modules run on the CPU, whatever the layout, the
 dtype or the compiler.
 """
 
@@ -23,7 +23,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from fusegen.schedule.forms import (
     BITMASK,
     BROADCAST,
-    CHANNELS_LAST,
     ELEMENTWISE,
     FORMS,
     LINEAR,
@@ -78,7 +77,6 @@ ROWS = {
     ELEMENTWISE.name: Row("gelu", F.gelu),
     BROADCAST.name: Row("geglu", lambda gate, up: F.gelu(gate) * up, of_the_last),
     BITMASK.name: Row("relu", F.relu),
-    CHANNELS_LAST.name: CONVOLUTION,
     THIN_CONVOLUTION.name: CONVOLUTION,
     LINEAR.name: Row("kernelbench/linear_scale_leaky_relu", lambda x: F.leaky_relu(x * 2, 0.1)),
 }

@@ -37,7 +37,9 @@ WINDOWS = "KERNELS = Windows("  # in one whose binding takes windows
 CHANNELS = "KERNELS = Channels("  # in one whose binding takes channels
 LAYERS = "KERNELS.linear(", "KERNELS.linear_without_bias("  # in one that calls the kernels of layers
 DROPOUTS = "KERNELS = Dropouts("  # in one that has masks drawn
-SHARED = {"linear_operator": LAYERS, "drawn": (DROPOUTS,)}  # files whose kernels modules share
+CONVOLUTION = "without_bias("  # in one that lays the operands of a convolution
+# files whose kernels modules share
+SHARED = {"linear_operator": LAYERS, "drawn": (DROPOUTS,), "layout_copy": (CONVOLUTION,)}
 # of those that a module's text has, the first decides its binding
 FORMS = (BITMASK, ROW_DTYPE, ROW_RESULTS, INDICES, ROWS, PARTS, CHANNELS, WINDOWS)
 BINDINGS = {  # the headers of the stable binding, by what a module's text has that needs them
@@ -52,10 +54,11 @@ BINDINGS = {  # the headers of the stable binding, by what a module's text has t
     WINDOWS: ("stable_abi_windows.h",),
     **dict.fromkeys(LAYERS, ("stable_abi_product.h", "cuda/product_launch.cuh")),  # of linear_operator.py
     DROPOUTS: ("stable_abi_transposed.h", "cuda/drawn_mask.cuh"),  # of drawn.py
-    '#include "cuda/channels_last.cuh"': ("stable_abi_transposed.h",),
     '#include "cuda/thin_launch.cuh"': ("stable_abi_convolved.h",),
     "product=True": ("stable_abi_multiplied.h", "cuda/product_behind.cuh"),
 }
+# those of kernels that decide no result of a module: of layout_copy.py
+BESIDE = {CONVOLUTION: ("stable_abi_transposed.h", "cuda/channels_last.cuh")}
 NAMES = {"stable": "stable_abi_names.h", "pybind": "pybind.h"}  # headers of every module, by binding
 PROGRAM = ("nvrtc/standard.h", "nvrtc/kernels.cuh")  # around a module that NVRTC compiles
 # headers of direct builds, as runtime/direct.py and runtime/flavour.py have them
@@ -97,8 +100,16 @@ def needed(binding: str, modules: Iterable[str]) -> dict[str, str]:
     """Return the files of the runtime that modules' texts need: Python, and the headers of their C++."""
     every = files(binding)
     names = {f"{name}.py" for name in python(every)}
-    names |= {f"include/{name}" for name in headers("\n".join(modules), binding, every)}
+    names |= {f"include/{name}" for name in every_header("\n".join(modules), binding, every)}
     return {name: text for name, text in every.items() if name in names}
+
+
+def every_header(module: str, binding: str, files: Mapping[str, str]) -> list[str]:
+    """Return the names of `headers`, and of those that kernels beside a module reach; sorted."""
+    beside = [
+        name for part, own in BESIDE.items() if part in module and binding == "stable" for name in own
+    ]
+    return headers("".join(map('#include "{}"\n'.format, beside)) + module, binding, files)
 
 
 def headers(

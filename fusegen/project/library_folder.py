@@ -15,8 +15,9 @@ from fusegen.errors import NoBuildFolder, Span
 LIBRARIES, VARIABLE, NO_LIBRARIES = "_libraries", "FUSEGEN_LIBRARIES", "none"
 DIGEST = "[0-9a-f]{16}"
 _PASS = "(forward|backward|convolved|multiplied)_(cpu|cuda)"
-_SHARED = "(together|apart|drawn_out)_cuda"  # kernels that modules share: of layers, and of masks
-_NAMED = rf"[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_{_PASS}|[a-z]\w*_(linear|mask)(_{DIGEST})?_{_SHARED}"
+# kernels that modules share: of layers, of masks, and of copies
+_SHARED = "(together|apart|drawn_out|transposed_out)_cuda"
+_NAMED = rf"[a-z]\w*_[0-9a-f]{{6}}(_{DIGEST})?_{_PASS}|[a-z]\w*_(linear|mask|layout)(_{DIGEST})?_{_SHARED}"
 _OF = rf"(?P<of>{_NAMED})"
 _CONTENT = rf"(?P<content>{DIGEST})"
 KERNEL = re.compile(f"{_OF}_{_CONTENT}")  # of a library built on first use

@@ -39,7 +39,7 @@ def _with_runtime(module: str, binding: str) -> str:
     names = found["names"].split(", ")
     files = runtime_text.files(binding)
     python = runtime_text.python(files)
-    own = {name: files[f"include/{name}"] for name in runtime_text.headers(module, binding, files)}
+    own = {name: files[f"include/{name}"] for name in runtime_text.every_header(module, binding, files)}
     assert not any("'''" in part for part in (*python.values(), *own.values()))
     words = "(" + ", ".join(f'"{name}"' for name in names) + ")"
     context = {"files": python.items(), "headers": own.items(), "names": names, "words": words}

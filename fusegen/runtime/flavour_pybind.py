@@ -82,11 +82,6 @@ def by_dtype(name: str, kernel: str, counts: str) -> "List[str]":
     return []
 
 
-def transposition(name: str) -> str:
-    """Return nothing: the copy from NCHW to channels_last needs the stable ABI."""
-    return ""
-
-
 def joined(kernel: str, signature: Any) -> str:
     """Return nothing: a layer that is one kernel with the forward one needs the stable ABI."""
     return ""

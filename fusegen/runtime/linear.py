@@ -11,10 +11,11 @@ from torch._C import _is_tracing as is_tracing
 
 from . import flavour, linear_operator, pixels
 from .calls import PLAIN, differentiable, is_symbolic, recorded, transformed
+from .channels_last import uses_tf32
 from .flavour import is_compiling, is_traceable_wrapper_subclass
 from .holders import is_under_mode, is_watched
 from .policy import policy_of
-from .producers import ALIGNED, uses_tf32
+from .producers import ALIGNED
 from .thin_operator import on_gpu
 
 Factors = Tuple[torch.Tensor, torch.Tensor, Optional[torch.Tensor]]

@@ -19,6 +19,7 @@ PARTS = {  # of a text, in the library of a kernel
     "together": ("WITHOUT_APART",),
     "apart": ("WITHOUT_TOGETHER",),
     "drawn_out": (),
+    "transposed_out": (),
 }
 ELEMENTS = "typename F::Elements()"  # the dtypes for which a loop on the CPU is compiled
 SYMBOL = "kernel"  # in place of a module's name in libraries that are looked into one by one

@@ -34,6 +34,7 @@ class Windows(Rows):
     """
 
     views, once_a_row, reduction, features, finds = None, False, "none", (), False
+    reads_channels_last = False  # windows of NCHW are pooled in less than half of the time
 
     def __init__(
         self,

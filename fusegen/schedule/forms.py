@@ -175,13 +175,6 @@ BITMASK = Form(
     sentence=lambda _: MASKED,
     parts=_bit_kernels,
 )
-CHANNELS_LAST = Form(
-    "channels-last results of a convolution without its bias",
-    lambda of: "no bias of a layer is added in it" if of.spec.bias is None else None,
-    "FUSEGEN_TRANSPOSED({name})",
-    header="cuda/channels_last.cuh",
-    keyword="transposes=True",
-)
 THIN_CONVOLUTION = Form(
     "a thin convolution with the forward pass behind it",
     _thin,
@@ -203,4 +196,4 @@ LINEAR = Form(  # the runtime has its C++
     needs_stable_abi=True,
     sentence=_multiplied,
 )
-FORMS = (ELEMENTWISE, BROADCAST, BITMASK, CHANNELS_LAST, THIN_CONVOLUTION, LINEAR)
+FORMS = (ELEMENTWISE, BROADCAST, BITMASK, THIN_CONVOLUTION, LINEAR)

@@ -49,7 +49,6 @@ __all__ = [
     "register_vmap",
     "registration",
     "transforms",
-    "transposition",
 ]
 
 SYSTEM = {  # headers in place of larger ones, in builds for the CPU by the C++ compiler alone
@@ -105,13 +104,6 @@ def registration(name: str, kernel: str, counts: str) -> str:
 def by_dtype(name: str, kernel: str, counts: str) -> "List[str]":
     """Return the lines of C++ by which a binding finds the functions of a kernel in other libraries."""
     return ["#ifdef FUSEGEN_BY_DTYPE", f"FUSEGEN_FIND({name}_{kernel}, {counts})", "#endif"]
-
-
-def transposition(name: str) -> str:
-    """Return the C++ that registers a module's copy from NCHW to channels_last, which is for CUDA."""
-    line = f'FUSEGEN_REGISTER_INTO({SPACE}, "KEY", {name}_transposed, 1, 1, 0)'
-    guard = "#if defined(ON_CUDA) && !defined(WITHOUT_FORWARD)"
-    return f'#include "stable_abi_transposed.h"\n{guard}\n{line}\n#endif\n'
 
 
 def joined(kernel: str, signature: Any) -> str:

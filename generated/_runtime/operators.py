@@ -81,8 +81,6 @@ def _define(kernels: Any, operators: Any) -> None:
         _define_with_bitmask(kernels, operators)
     if kernels.reduces_index:
         _define_reduced(kernels, operators)
-    if kernels.sources.transposes:
-        _define_transposition(kernels, operators)
     if kernels.sources.convolution:
         thin_operator.define_operators(kernels, operators)
     if kernels.sources.product:
@@ -132,26 +130,6 @@ def _define_reduced(kernels: Any, operators: Any) -> None:
     loading = _first_use(kernels, operators, operator, ("forward", inputs, 2))
     library.impl(name, loading, "CompositeExplicitAutograd")
     register_fake(operator, fake, library)
-
-
-def _define_transposition(kernels: Any, operators: Any) -> None:
-    """Tell PyTorch of the copy from NCHW to channels_last; without a kernel, PyTorch copies."""
-    library, name = operators._library, f"{kernels.name}_transposed_out"
-    define(library, f"{name}(Tensor x, Tensor(a!) OUT0) -> ()")
-    operator = getattr(operators, name).default
-    loaded: "set[str]" = set()
-
-    def loading(x: torch.Tensor, target: torch.Tensor) -> None:
-        device = x.device.type
-        if device in loaded or device != "cuda":  # it has come without the operator
-            target.copy_(x)
-            return
-        build.load_library(kernels, operators, "forward", device)
-        loaded.add(device)
-        operator(x, target)
-
-    library.impl(name, loading, "CompositeExplicitAutograd")
-    register_fake(operator, lambda x, target: None, library)
 
 
 def _first_use(

@@ -26,7 +26,6 @@ class Sources:
     cuda: str
     cpu: str
     bitmask: bool = False  # whether `cuda` has kernels that write or read a bitmask
-    transposes: bool = False  # whether `cuda` has a copy from NCHW to channels_last
     # what stands behind `cuda` in a library of its own, where a convolution of few input channels runs as
     # one kernel with the forward one; empty where none does
     convolution: str = ""
@@ -41,7 +40,7 @@ class Sources:
 
 PRODUCT = '#include "cuda/product_behind.cuh"\nFUSEGEN_MULTIPLIED({}, Forward)\n'  # behind `cuda`
 # The headers that launch kernels for nvcc, in place of which the program for NVRTC has those below nvrtc/.
-LAUNCHES = ("pointwise_launch.cuh", "table_launch.cuh", "lazy_init.cuh", "channels_last.cuh")
+LAUNCHES = ("pointwise_launch.cuh", "table_launch.cuh", "lazy_init.cuh")
 
 
 class Texts(NamedTuple):
@@ -60,8 +59,6 @@ def texts(kernels: Any) -> Texts:
     """Return the sources of an `Activation` with their headers."""
     sources = kernels.sources
     bound = binding(kernels)
-    if sources.transposes:
-        bound += flavour.transposition(kernels.name)
     behind = sources.convolution or (PRODUCT.format(kernels.name) if sources.product else "")
     if behind:
         bound += flavour.joined(sources.joined, kernels.signature)

@@ -34,7 +34,6 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // x = x + conv_bias,  x = x / divisor,  y = leaky_relu(x, negative_slope=0.01)
@@ -67,7 +66,6 @@ struct Backward : Broadcasting<3, 2, Scalars, 1> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv2d_divide_leaky_relu)
-FUSEGEN_TRANSPOSED(conv2d_divide_leaky_relu)
 """
 CPU_SOURCE = r"""
 #include "cpu/loops.h"
@@ -118,7 +116,7 @@ def eager(x, conv_bias, divisor):
 KERNELS = Activation(
     "conv2d_divide_leaky_relu", interface=3, eager=eager, forward="Tensor x, Tensor conv_bias, float divisor",
     backward="Tensor grad, Tensor x, Tensor conv_bias, float divisor",
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True, convolution=CONVOLUTION_SOURCE),
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE, convolution=CONVOLUTION_SOURCE),
 )
 
 

@@ -23,7 +23,6 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 // x = x + conv_bias,  x = hardswish(x),  y = relu(x)
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
@@ -62,7 +61,6 @@ struct Backward : Broadcasting<3, 2> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv2d_hardswish_relu)
-FUSEGEN_TRANSPOSED(conv2d_hardswish_relu)
 """
 CPU_SOURCE = r"""
 #include "cpu/loops.h"
@@ -112,7 +110,7 @@ def eager(x, conv_bias):
 KERNELS = Activation(
     "conv2d_hardswish_relu", interface=3, eager=eager, forward="Tensor x, Tensor conv_bias",
     backward="Tensor grad, Tensor x, Tensor conv_bias",
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True, convolution=CONVOLUTION_SOURCE),
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE, convolution=CONVOLUTION_SOURCE),
 )
 
 

@@ -44,7 +44,6 @@ CUDA_SOURCE = r"""
 #include "cuda/plain_double_39.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // From grad, the gradient of y, and x and conv_bias and bias: the gradients of x and conv_bias and bias.
@@ -75,7 +74,6 @@ struct Backward : Broadcasting<4, 3, Scalars, 2> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv2d_min_shift_scale)
-FUSEGEN_TRANSPOSED(conv2d_min_shift_scale)
 """
 CPU_SOURCE = r"""
 #include "cpu/loops.h"
@@ -119,7 +117,7 @@ KERNELS = Activation(
     "conv2d_min_shift_scale", interface=3, eager=eager,
     forward="Tensor x, Tensor conv_bias, Tensor bias, float constant_value, float scaling_factor",
     backward="Tensor grad, Tensor x, Tensor conv_bias, Tensor bias, float constant_value, float scaling_factor",
-    unread=("bias",), sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
+    unread=("bias",), sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

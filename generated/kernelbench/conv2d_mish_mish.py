@@ -48,7 +48,6 @@ CUDA_SOURCE = r"""
 #include "cuda/reduce.cuh"
 #include "cuda/mish.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Curve0: after_mish tanh(softplus(after_mish)),  after_mish = u tanh(softplus(u))
@@ -97,7 +96,6 @@ struct Backward : Broadcasting<3, 2> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv2d_mish_mish)
-FUSEGEN_TRANSPOSED(conv2d_mish_mish)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
@@ -153,7 +151,7 @@ def eager(x, conv_bias):
 
 KERNELS = Activation(
     "conv2d_mish_mish", interface=3, eager=eager, forward="Tensor x, Tensor conv_bias",
-    backward="Tensor grad, Tensor x, Tensor conv_bias", sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
+    backward="Tensor grad, Tensor x, Tensor conv_bias", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

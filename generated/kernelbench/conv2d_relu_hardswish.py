@@ -23,7 +23,6 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 // x = x + conv_bias,  x = relu(x),  y = x · min(max((x + 3) / 6, 0), 1)
 // Dead lower bound: min(max((after_relu + 3) / 6, 0), 1) is min((after_relu + 3) / 6, 1), since (after_relu + 3) / 6
@@ -63,7 +62,6 @@ struct Backward : Broadcasting<3, 2> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv2d_relu_hardswish)
-FUSEGEN_TRANSPOSED(conv2d_relu_hardswish)
 """
 CPU_SOURCE = r"""
 #include "cpu/loops.h"
@@ -112,7 +110,7 @@ def eager(x, conv_bias):
 KERNELS = Activation(
     "conv2d_relu_hardswish", interface=3, eager=eager, forward="Tensor x, Tensor conv_bias",
     backward="Tensor grad, Tensor x, Tensor conv_bias",
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True, convolution=CONVOLUTION_SOURCE),
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE, convolution=CONVOLUTION_SOURCE),
 )
 
 

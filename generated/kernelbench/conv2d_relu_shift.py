@@ -41,7 +41,6 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -57,7 +56,6 @@ struct Backward : Broadcasting<4, 3> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv2d_relu_shift)
-FUSEGEN_TRANSPOSED(conv2d_relu_shift)
 """
 CPU_SOURCE = r"""
 #include "cpu/loops.h"
@@ -82,7 +80,7 @@ def eager(x, conv_bias, bias):
 KERNELS = Activation(
     "conv2d_relu_shift", interface=3, eager=eager, forward="Tensor x, Tensor conv_bias, Tensor bias",
     backward="Tensor grad, Tensor x, Tensor conv_bias, Tensor bias", unread=("bias",),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

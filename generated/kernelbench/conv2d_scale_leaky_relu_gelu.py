@@ -59,7 +59,6 @@ CUDA_SOURCE = r"""
 #include "cuda/reduce.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Curve0: after_leaky_relu Φ(after_leaky_relu),  after_leaky_relu = u if u > 0 else u · 0.01
@@ -151,7 +150,6 @@ struct Backward : Broadcasting<4, 3> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv2d_scale_leaky_relu_gelu)
-FUSEGEN_TRANSPOSED(conv2d_scale_leaky_relu_gelu)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
@@ -219,8 +217,7 @@ def eager(x, conv_bias, multiplier):
 
 KERNELS = Activation(
     "conv2d_scale_leaky_relu_gelu", interface=3, eager=eager, forward="Tensor x, Tensor conv_bias, Tensor multiplier",
-    backward="Tensor grad, Tensor x, Tensor conv_bias, Tensor multiplier",
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
+    backward="Tensor grad, Tensor x, Tensor conv_bias, Tensor multiplier", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

@@ -58,7 +58,6 @@ CUDA_SOURCE = r"""
 #include "cuda/reduce.cuh"
 #include "cuda/mish.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -79,7 +78,6 @@ struct Backward : Broadcasting<3, 2, Scalars, 2> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv2d_two_differences_mish)
-FUSEGEN_TRANSPOSED(conv2d_two_differences_mish)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
@@ -140,7 +138,7 @@ KERNELS = Activation(
     "conv2d_two_differences_mish", interface=3, eager=eager,
     forward="Tensor x, Tensor conv_bias, float subtract_value_1, float subtract_value_2",
     backward="Tensor grad, Tensor x, Tensor conv_bias, float subtract_value_1, float subtract_value_2",
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True, convolution=CONVOLUTION_SOURCE),
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE, convolution=CONVOLUTION_SOURCE),
 )
 
 

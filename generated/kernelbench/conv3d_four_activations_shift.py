@@ -60,7 +60,6 @@ CUDA_SOURCE = r"""
 #include "cuda/logistic.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Curve0: sigmoid(after_gelu),  after_gelu = after_relu Φ(after_relu),  after_relu = relu(u)
@@ -146,7 +145,6 @@ struct Backward : Broadcasting<4, 3> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv3d_four_activations_shift)
-FUSEGEN_TRANSPOSED(conv3d_four_activations_shift)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
@@ -204,7 +202,7 @@ def eager(x, conv_bias, bias):
 KERNELS = Activation(
     "conv3d_four_activations_shift", interface=3, eager=eager, forward="Tensor x, Tensor conv_bias, Tensor bias",
     backward="Tensor grad, Tensor x, Tensor conv_bias, Tensor bias", unread=("bias",),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

@@ -42,7 +42,6 @@ CUDA_SOURCE = r"""
 #include "cuda/reduce.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Curve0: step3 Φ(step3),  step3 = min(max(u, -1), 1)
@@ -121,7 +120,6 @@ struct Backward : Broadcasting<4, 3> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv3d_leaky_relu_shift_clamp_gelu)
-FUSEGEN_TRANSPOSED(conv3d_leaky_relu_shift_clamp_gelu)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
@@ -190,8 +188,7 @@ def eager(x, conv_bias, sum_tensor):
 KERNELS = Activation(
     "conv3d_leaky_relu_shift_clamp_gelu", interface=3, eager=eager,
     forward="Tensor x, Tensor conv_bias, Tensor sum_tensor",
-    backward="Tensor grad, Tensor x, Tensor conv_bias, Tensor sum_tensor",
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
+    backward="Tensor grad, Tensor x, Tensor conv_bias, Tensor sum_tensor", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

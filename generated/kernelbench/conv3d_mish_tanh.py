@@ -38,7 +38,6 @@ CUDA_SOURCE = r"""
 #include "cuda/hyperbolic.cuh"
 #include "cuda/mish.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Curve0: tanh(after_mish),  after_mish = u tanh(softplus(u))
@@ -114,7 +113,6 @@ struct Backward : Broadcasting<3, 2> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv3d_mish_tanh)
-FUSEGEN_TRANSPOSED(conv3d_mish_tanh)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
@@ -176,7 +174,7 @@ def eager(x, conv_bias):
 
 KERNELS = Activation(
     "conv3d_mish_tanh", interface=3, eager=eager, forward="Tensor x, Tensor conv_bias",
-    backward="Tensor grad, Tensor x, Tensor conv_bias", sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
+    backward="Tensor grad, Tensor x, Tensor conv_bias", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

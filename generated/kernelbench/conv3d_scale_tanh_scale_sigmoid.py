@@ -60,7 +60,6 @@ CUDA_SOURCE = r"""
 #include "cuda/hyperbolic.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 template <typename M>
@@ -146,7 +145,6 @@ struct Backward : Broadcasting<5, 4> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv3d_scale_tanh_scale_sigmoid)
-FUSEGEN_TRANSPOSED(conv3d_scale_tanh_scale_sigmoid)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
@@ -198,7 +196,7 @@ KERNELS = Activation(
     "conv3d_scale_tanh_scale_sigmoid", interface=3, eager=eager,
     forward="Tensor x, Tensor conv_bias, Tensor scaling_factor, Tensor bias",
     backward="Tensor grad, Tensor x, Tensor conv_bias, Tensor scaling_factor, Tensor bias",
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

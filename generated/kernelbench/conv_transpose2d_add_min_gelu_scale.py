@@ -62,7 +62,6 @@ CUDA_SOURCE = r"""
 #include "cuda/reduce.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
@@ -98,7 +97,6 @@ struct Backward : Broadcasting<3, 2, Scalars, 2> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv_transpose2d_add_min_gelu_scale)
-FUSEGEN_TRANSPOSED(conv_transpose2d_add_min_gelu_scale)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
@@ -166,7 +164,7 @@ KERNELS = Activation(
     "conv_transpose2d_add_min_gelu_scale", interface=3, eager=eager,
     forward="Tensor x, Tensor conv_transpose_bias, float add_value, float multiply_value",
     backward="Tensor grad, Tensor x, Tensor conv_transpose_bias, float add_value, float multiply_value",
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

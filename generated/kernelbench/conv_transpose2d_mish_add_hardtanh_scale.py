@@ -61,7 +61,6 @@ CUDA_SOURCE = r"""
 #include "cuda/reduce.cuh"
 #include "cuda/mish.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 constexpr Launch HEAVY[] = {{80, 32768, 128, 1}, {80, ANY, 128, 2}, {}};
@@ -80,7 +79,6 @@ struct Backward : Broadcasting<3, 2, Scalars, 2> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv_transpose2d_mish_add_hardtanh_scale)
-FUSEGEN_TRANSPOSED(conv_transpose2d_mish_add_hardtanh_scale)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
@@ -145,7 +143,7 @@ KERNELS = Activation(
     "conv_transpose2d_mish_add_hardtanh_scale", interface=3, eager=eager,
     forward="Tensor x, Tensor conv_transpose_bias, float add_value, float scale",
     backward="Tensor grad, Tensor x, Tensor conv_transpose_bias, float add_value, float scale",
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

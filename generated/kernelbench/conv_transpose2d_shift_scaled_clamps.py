@@ -41,7 +41,6 @@ CUDA_SOURCE = r"""
 #include "cuda/plain_double_39.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // x = x + conv_transpose_bias,  x = x + bias,  x = min(max(x, 0), 1),  x = x · scaling_factor,  x = min(max(x, 0), 1),
@@ -87,7 +86,6 @@ struct Backward : Broadcasting<4, 3, Scalars, 1> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv_transpose2d_shift_scaled_clamps)
-FUSEGEN_TRANSPOSED(conv_transpose2d_shift_scaled_clamps)
 """
 CPU_SOURCE = r"""
 #include "cpu/loops.h"
@@ -145,7 +143,7 @@ KERNELS = Activation(
     "conv_transpose2d_shift_scaled_clamps", interface=3, eager=eager,
     forward="Tensor x, Tensor conv_transpose_bias, Tensor bias, float scaling_factor",
     backward="Tensor grad, Tensor x, Tensor conv_transpose_bias, Tensor bias, float scaling_factor",
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

@@ -36,7 +36,6 @@ CUDA_SOURCE = r"""
 #include "cuda/fast_functions.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/hyperbolic.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // x = x + conv_transpose_bias,  x = x - bias,  y = tanh(x)
@@ -77,7 +76,6 @@ struct Backward : Broadcasting<4, 3> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv_transpose2d_subtract_tanh)
-FUSEGEN_TRANSPOSED(conv_transpose2d_subtract_tanh)
 """
 CPU_SOURCE = r"""
 #include "cpu/verified.h"
@@ -138,8 +136,7 @@ def eager(x, conv_transpose_bias, bias):
 KERNELS = Activation(
     "conv_transpose2d_subtract_tanh", interface=3, eager=eager,
     forward="Tensor x, Tensor conv_transpose_bias, Tensor bias",
-    backward="Tensor grad, Tensor x, Tensor conv_transpose_bias, Tensor bias",
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
+    backward="Tensor grad, Tensor x, Tensor conv_transpose_bias, Tensor bias", sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

@@ -35,7 +35,6 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 // x = x + conv_transpose_bias,  x = max(x, min_value),  y = x / divisor
@@ -71,7 +70,6 @@ struct Backward : Broadcasting<3, 2, Scalars, 2> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv_transpose3d_lower_bound_divide)
-FUSEGEN_TRANSPOSED(conv_transpose3d_lower_bound_divide)
 """
 CPU_SOURCE = r"""
 #include "cpu/loops.h"
@@ -118,7 +116,7 @@ KERNELS = Activation(
     "conv_transpose3d_lower_bound_divide", interface=3, eager=eager,
     forward="Tensor x, Tensor conv_transpose_bias, float min_value, float divisor",
     backward="Tensor grad, Tensor x, Tensor conv_transpose_bias, float min_value, float divisor",
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

@@ -24,7 +24,6 @@ CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/selections.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 // x = x + conv_transpose_bias,  x = x + add_input,  y = x · hardswish(x)
 // Division by a number is multiplication by its reciprocal, as in PyTorch on CUDA.
@@ -71,7 +70,6 @@ struct Backward : Broadcasting<4, 2> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv_transpose3d_residual_hardswish)
-FUSEGEN_TRANSPOSED(conv_transpose3d_residual_hardswish)
 """
 CPU_SOURCE = r"""
 #include "cpu/loops.h"
@@ -124,7 +122,7 @@ KERNELS = Activation(
     "conv_transpose3d_residual_hardswish", interface=3, eager=eager,
     forward="Tensor x, Tensor add_input, Tensor conv_transpose_bias",
     backward="Tensor grad, Tensor x, Tensor add_input, Tensor conv_transpose_bias", gradients=(0, 0, 1),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

@@ -49,7 +49,6 @@ HOST_DEVICE void conv_transpose3d_residuals_backward(M grad, M x, M conv_transpo
 CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -65,7 +64,6 @@ struct Backward : Broadcasting<4, 3> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv_transpose3d_residuals)
-FUSEGEN_TRANSPOSED(conv_transpose3d_residuals)
 """
 CPU_SOURCE = r"""
 #include "cpu/loops.h"
@@ -96,7 +94,7 @@ def eager(x, conv_transpose_bias, bias):
 KERNELS = Activation(
     "conv_transpose3d_residuals", interface=3, eager=eager, forward="Tensor x, Tensor conv_transpose_bias, Tensor bias",
     backward="Tensor grad, Tensor x, Tensor conv_transpose_bias, Tensor bias", unread=("bias",),
-    sources=Sources(CUDA_SOURCE, CPU_SOURCE, transposes=True),
+    sources=Sources(CUDA_SOURCE, CPU_SOURCE),
 )
 
 

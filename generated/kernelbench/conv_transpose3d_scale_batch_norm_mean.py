@@ -59,7 +59,6 @@ HOST_DEVICE void conv_transpose3d_scale_batch_norm_mean_scaled_backward(M grad, 
 SCALED_CUDA_SOURCE = r"""
 #include "cuda/pointwise.cuh"
 #include "cuda/reduce.cuh"
-#include "cuda/channels_last.cuh"
 namespace fusegen { namespace {
 """ + SCALED_SHARED_SOURCE + r"""
 constexpr Launch LIGHT[] = {{80, ANY, 128, 1}, {100, 16384, 128, 1}, {100, ANY, 128, 2}, {}};
@@ -75,7 +74,6 @@ struct Backward : Broadcasting<3, 2, Scalars, 1> {
 };
 }}  // namespace fusegen
 FUSEGEN_BROADCASTING_KERNELS(conv_transpose3d_scale_batch_norm_mean_scaled)
-FUSEGEN_TRANSPOSED(conv_transpose3d_scale_batch_norm_mean_scaled)
 """
 SCALED_CPU_SOURCE = r"""
 #include "cpu/loops.h"
@@ -103,7 +101,7 @@ SCALED_KERNELS = Activation(
     "conv_transpose3d_scale_batch_norm_mean_scaled", interface=3, eager=scaled_eager,
     forward="Tensor x, Tensor conv_transpose_bias, float scale_factor",
     backward="Tensor grad, Tensor x, Tensor conv_transpose_bias, float scale_factor",
-    unread=("x", "conv_transpose_bias"), sources=Sources(SCALED_CUDA_SOURCE, SCALED_CPU_SOURCE, transposes=True),
+    unread=("x", "conv_transpose_bias"), sources=Sources(SCALED_CUDA_SOURCE, SCALED_CPU_SOURCE),
 )
 
 

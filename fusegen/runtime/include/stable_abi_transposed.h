@@ -1,5 +1,5 @@
 #pragma once
-// The binding of the copy from NCHW to channels_last, which modules with a convolution have.
+// The binding of kernels that write into a given tensor: the copy from NCHW to channels_last, and masks of dropouts.
 #include "stable_abi.h"
 
 // Registers only the form that writes into given tensors.

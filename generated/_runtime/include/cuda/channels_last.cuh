@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT-0
 #pragma once
 // A copy between NCHW and channels_last: each image, a matrix of channels and pixels, is transposed by tiles in shared
-// memory, so that 16-byte vectors are read along its rows and written along its columns.
+// memory, so that 16-byte vectors are read along its rows and written along its columns. Floats may be rounded to TF32.
 #include "cuda/access.cuh"
 #include "cuda/launch.cuh"
 
@@ -38,6 +38,21 @@ struct Transposition {
   Matrices from, to;
 };
 
+// An element as it is, or a float as TF32 has it: with the nearest 10 bits behind the first, a tie away from 0, as
+// cvt.rna.tf32.f32 rounds it.
+struct AsItIs {
+  template <typename T>
+  static __device__ __forceinline__ T of(T v) {
+    return v;
+  }
+};
+struct ToTf32 {
+  static __device__ __forceinline__ uint32_t of(uint32_t v) {
+    constexpr uint32_t EXPONENT = 0x7f800000, LOWEST = 1 << 13;
+    return (v & EXPONENT) == EXPONENT ? v : (v + LOWEST / 2) & ~(LOWEST - 1);
+  }
+};
+
 // Reads a vector, of which `left` elements are there.
 template <typename T>
 __device__ __forceinline__ Vector<T> read_vector(const T* from, int bytes, int64_t left) {
@@ -70,7 +85,7 @@ __device__ __forceinline__ void write_vector(T* to, const Vector<T>& v, int byte
   }
 }
 
-template <typename T>
+template <typename T, class COPIED>
 __global__ void __launch_bounds__(TILE_THREADS)
     transpose(const T* from, T* to, const __grid_constant__ Transposition of) {
   constexpr int WIDTH = 16 / sizeof(T), VECTORS = TILE / WIDTH, IN = IN_WORD<T>;
@@ -94,7 +109,7 @@ __global__ void __launch_bounds__(TILE_THREADS)
     for (int e = 0; e < WIDTH; ++e) {
       Neighbours<T> word;
 #pragma unroll
-      for (int k = 0; k < IN; ++k) word.at[k] = v[k].at[e];
+      for (int k = 0; k < IN; ++k) word.at[k] = COPIED::of(v[k].at[e]);
       tile[(c + e) * PITCH<T> + r / IN] = bit_cast<Word<T>>(word);
     }
   }
@@ -112,51 +127,52 @@ __global__ void __launch_bounds__(TILE_THREADS)
 
 // One of the tensors of a call, whose rows or columns lie so far apart.
 template <typename T>
-Matrices matrices(const Call<2, 0>& call, int k, int64_t pitch) {
+Matrices matrices(const Call<2, 1>& call, int k, int64_t pitch) {
   const int64_t step = call.rank == 3 ? call.stride[k][0] : 0;
   const int64_t all = (step | pitch) * int64_t(sizeof(T)) | int64_t(reinterpret_cast<uintptr_t>(call.data[k]));
   return {step, uint32_t(pitch), all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : 0};
 }
 
-template <typename T>
-cudaError_t launch_transpose(const Call<2, 0>& call) {
-  const int down = call.rank - 1, across = call.rank - 2;
-  const bool fits = (call.rank == 2 || call.rank == 3) && call.stride[0][across] == 1 && call.stride[1][down] == 1;
-  if (!fits || call.stride[0][down] > UINT32_MAX || call.stride[1][across] > UINT32_MAX) return cudaErrorInvalidValue;
-  const int64_t rows = call.size[down], columns = call.size[across];
+// A single row where pixels, or channels, are one, and so no dimension of their own.
+template <typename T, class COPIED = AsItIs>
+cudaError_t launch_transpose(const Call<2, 1>& call) {
+  const int rank = call.rank, down = rank - 1, across = rank > 1 ? rank - 2 : 0;
+  if (rank > 3 || call.stride[0][across] != 1 || call.stride[1][down] != 1) return cudaErrorInvalidValue;
+  const int64_t rows = rank > 1 ? call.size[down] : 1, columns = call.size[across];
+  const int64_t pitch = rank > 1 ? call.stride[0][down] : columns, to_pitch = call.stride[1][across];
+  if (pitch > UINT32_MAX || to_pitch > UINT32_MAX) return cudaErrorInvalidValue;
   const int64_t tiles_down = (rows + TILE - 1) / TILE, tiles_across = (columns + TILE - 1) / TILE;
-  const int64_t blocks = (call.rank == 3 ? call.size[0] : 1) * tiles_down * tiles_across;
+  const int64_t blocks = (rank == 3 ? call.size[0] : 1) * tiles_down * tiles_across;
   if (blocks > INT32_MAX) return cudaErrorInvalidValue;
-  const Transposition of = {rows, columns, divisor(tiles_down), divisor(tiles_across),
-                            matrices<T>(call, 0, call.stride[0][down]), matrices<T>(call, 1, call.stride[1][across])};
+  const Transposition of = {rows, columns, divisor(tiles_down), divisor(tiles_across), matrices<T>(call, 0, pitch),
+                            matrices<T>(call, 1, to_pitch)};
   const size_t bytes = TILE * PITCH<T> * sizeof(Word<T>);
   const auto on = static_cast<cudaStream_t>(call.stream);
-  const auto kernel = transpose<T>;
+  const auto kernel = transpose<T, COPIED>;
   T* const to = static_cast<T*>(call.data[1]);
   kernel<<<unsigned(blocks), TILE_THREADS, bytes, on>>>(static_cast<const T*>(call.data[0]), to, of);
   return cudaGetLastError();
 }
 
-// Copies the first tensor of a call into the second; returns what went wrong, or nothing.
-[[maybe_unused]] const char* run_transposed(const Call<2, 0>& call) {
+// Copies the first tensor of a call into the second, floats to TF32 if the scalar is not 0; returns what went wrong, or
+// nothing.
+[[maybe_unused]] const char* run_transposed(const Call<2, 1>& call) {
   const OnDevice here(call.device);
+  const bool rounds = call.dtype == FLOAT32 && call.param[0] != 0;
   cudaError_t error = here.error;
   if (error == cudaSuccess)
-    error = call.dtype == FLOAT64   ? launch_transpose<uint64_t>(call)
-            : call.dtype == FLOAT32 ? launch_transpose<uint32_t>(call)
-                                    : launch_transpose<uint16_t>(call);
+    error = rounds                    ? launch_transpose<uint32_t, ToTf32>(call)
+            : call.dtype == FLOAT64   ? launch_transpose<uint64_t>(call)
+            : call.dtype == FLOAT32   ? launch_transpose<uint32_t>(call)
+                                      : launch_transpose<uint16_t>(call);
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
 }
 
 }  // namespace
 }  // namespace fusegen
 
-// The function that the binding calls, in the library of the forward kernel.
-#ifdef WITHOUT_FORWARD
-#define FUSEGEN_TRANSPOSED(NAME)
-#else
+// The function that the binding calls.
 #define FUSEGEN_TRANSPOSED(NAME)                                                   \
-  extern "C" const char* NAME##_transposed_launch(const fusegen::Call<2, 0>& call) { \
+  extern "C" const char* NAME##_transposed_launch(const fusegen::Call<2, 1>& call) { \
     return fusegen::run_transposed(call);                                          \
   }
-#endif

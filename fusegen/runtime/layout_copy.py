@@ -1,0 +1,129 @@
+"""Copies in channels_last by a kernel of the runtime, which may round floats to TF32."""
+
+import enum
+import functools
+from typing import Any
+
+import torch
+
+from . import build, flavour, operators
+from .calls import PLAIN, differentiable, transformed
+from .flavour import define
+from .headers import inlined
+from .holders import is_under_mode
+from .settings import NAMESPACE
+from .sources import Texts, header
+
+LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}  # by the number of dimensions
+LEAST_TRANSPOSED = 16  # channels, and pixels, from which the kernel is faster than PyTorch's copy
+NAME = "layout"
+SPACE = f"{NAMESPACE}_{NAME}"  # of the operators
+KERNELS = ("transposed_out",)
+CHIPS = None  # the kernel runs on all
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+BINDING = """
+#define FUSEGEN_SYMBOL "layout"
+#include "names.h"
+#define FUSEGEN_EXPECTED "expected float32, float16, bfloat16 or float64"
+#define FUSEGEN_DTYPES AllDtypes
+#include "stable_abi_transposed.h"
+#include "stable_abi_names.h"
+FUSEGEN_REGISTER_INTO(fusegen::names().space, "KEY", layout_transposed, 1, 1, 1)
+"""
+CUDA = """
+#include "cuda/elements.cuh"
+#include "cuda/channels_last.cuh"
+FUSEGEN_TRANSPOSED(layout)
+"""
+
+
+class Laid(enum.Enum):
+    """A choice for operands of a convolution: as they are, in channels_last, or rounded to TF32, too."""
+
+    AS_IT_IS = 0
+    CHANNELS_LAST = 1
+    ROUNDED = 2
+
+
+class Copies:
+    """The kernel of copies, which all modules of a runtime share."""
+
+    name = NAME
+
+    def __init__(self) -> None:
+        self.operators = operators.space_of(self, SPACE, _define)
+        self.transposed = self.operators.layout_transposed_out.default._op
+
+    def texts(self) -> Texts:
+        """Return the sources with their headers in their places."""
+        return texts_of_kernels()
+
+
+@functools.lru_cache(None)
+def texts_of_kernels() -> Texts:
+    """Return the sources of the kernel with their headers in their places."""
+    return Texts(NAME, inlined(BINDING, header), "", inlined(CUDA, header), "")
+
+
+@functools.lru_cache(None)
+def kernels() -> Copies:
+    """Return the kernel of copies; its operator is defined with the first call."""
+    return Copies()
+
+
+def _define(of: Copies, space: Any) -> None:
+    """Tell PyTorch of the operator."""
+    define(space._library, "layout_transposed_out(Tensor x, float rounds, Tensor(a!) OUT0) -> ()")
+
+    def loading(*arguments: Any) -> None:
+        build.load(of, space, *KERNELS, "cuda")
+        space.layout_transposed_out.default(*arguments)
+
+    space._library.impl("layout_transposed_out", loading, "CompositeExplicitAutograd")
+
+
+@functools.lru_cache(None)
+def has_kernel() -> bool:
+    """Return True if the kernel can be built, or is shipped."""
+    of = kernels()
+    known = flavour.PRODUCTS and not torch.version.hip
+    return bool(known and build.can_load(of, of.operators, *KERNELS))
+
+
+def laid(t: torch.Tensor, chosen: Laid) -> torch.Tensor:
+    """Return a tensor channels last, rounded if that is chosen; its gradient is the incoming one."""
+    by_kernel = t.__class__ in PLAIN and transposes(t) and has_kernel()
+    if chosen is not Laid.ROUNDED and not by_kernel:
+        return t.contiguous(memory_format=LAYOUTS[t.dim()])
+    return Copied.apply(t, chosen) if differentiable(t) else copied(t, chosen)
+
+
+def transposes(x: torch.Tensor) -> bool:
+    """Return True if the kernel lays a tensor channels last faster than PyTorch does."""
+    known = x.is_cuda and x.dtype in DTYPES and not x.is_neg()
+    if not known or transformed() or is_under_mode() or not x.is_contiguous() or x.dim() not in LAYOUTS:
+        return False
+    channels = x.shape[1]
+    pixels = x.numel() // max(1, x.shape[0] * channels)
+    return x.numel() > 0 and min(channels, pixels) >= LEAST_TRANSPOSED
+
+
+def copied(t: torch.Tensor, chosen: Laid) -> torch.Tensor:
+    """Return a copy that the kernel has made."""
+    made = torch.empty_like(t, memory_format=LAYOUTS[t.dim()])
+    kernels().transposed(t, float(chosen is Laid.ROUNDED), made)
+    return made
+
+
+class Copied(torch.autograd.Function):
+    """A copy, in the gradient of which rounding has no part, as in that of a convolution in TF32."""
+
+    @staticmethod
+    def forward(ctx: Any, t: torch.Tensor, chosen: Laid) -> torch.Tensor:
+        """Return the copy."""
+        return copied(t, chosen)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        """Return the incoming gradient."""
+        return grads[0], None
