@@ -187,7 +187,7 @@ def test_devices_and_sizes_that_are_handed_on_stay_what_they_are(tmp_path: Path)
     forward = "y = torch.relu(x) * self.w * torch.arange(x.shape[1], device=x.device); return y if isinstance(x.shape, torch.Size) and isinstance(x.device, torch.device) else x"
     found = lift_partial(tmp_path, problem(INIT, forward, arguments="8"), 1)
     made = [line for line in body(found) if "arange" in line or "raise" in line]
-    assert made == ["return y * torch.arange(8, device=x.device)"]  # as many as w has
+    assert made == ["return y * torch.arange(size, device=x.device)"]
     assert (NotedShape((2, 3)).plain(), NotedDevice("cpu").plain()) == (
         torch.Size((2, 3)),
         torch.device("cpu"),

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch._ops import OpOverload
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from fusegen.models.lift.constructor_numbers import carried
 from fusegen.models.lift.fx_graph import name_of, own
@@ -33,7 +34,7 @@ from fusegen.models.reader.call_structure import (
     of_any_dtype,
     structure_of,
 )
-from fusegen.models.reader.capture import Capture, captured
+from fusegen.models.reader.capture import Capture, Unfixed, captured
 
 TRIVIAL = re.compile(r"0 <= L\['t\d+'\]\.size\(\)\[\d+\]")  # a guard that always holds
 STRIDE = ".stride()"  # in guards on the layout of inputs
@@ -168,7 +169,7 @@ def written(
             result, results = structure_of(type(model).forward(model, *arguments.values()))
         return results
 
-    graph = graph_of(model, [values[name] for name in tensors], run, read).graph
+    graph = graph_of(model, [values[name] for name in tensors], run, read, Unfixed).graph
     sizes.put_in(graph, model)
     assert result is not None
     _check(graph, result, model)
@@ -186,14 +187,20 @@ def _name_inputs(graph: fx.Graph, names: Sequence[str]) -> None:
         node.target = name
 
 
-def graph_of(model: nn.Module, tensors: Sequence[Tensor], run: Run, read: dict[str, bool]) -> Capture:
+def graph_of(
+    model: nn.Module,
+    tensors: Sequence[Tensor],
+    run: Run,
+    read: dict[str, bool],
+    shapes: type[ShapeEnv] = ShapeEnv,
+) -> Capture:
     """Return the graph of a function that calls a model, with what its calls were given.
 
     Raises:
         Exception: what it raises.
     """
     with refusing(), reflecting():
-        return captured(model, tensors, run, read)
+        return captured(model, tensors, run, read, shapes)
 
 
 def merged(

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental import _config, proxy_tensor
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._sympy.value_ranges import ValueRanges
 
 from fusegen.models.reader.recorded_calls import called
 from fusegen.models.reader.recurrent import recurrent
@@ -32,6 +33,19 @@ NUMBER = re.compile(r"_\d+$")  # behind the name of a node
 COPIES = ("lift_fresh", "lift_fresh_copy", "detach_")  # of constants
 VIEWS = ("view", "expand", "unsqueeze", "select", "slice", "detach", "to")
 Forward = Callable[[Sequence[Tensor]], Sequence[Any]]
+
+
+class Unfixed(ShapeEnv):
+    """The sizes of a capture, of which none becomes the number that a condition says it is.
+
+    A size of 8 that is added to a parameter of 8 is a symbol still, as another call may have one of 1.
+    """
+
+    def _set_replacement(self, a: Any, tgt: Any, msg: str) -> None:
+        if tgt.is_number:
+            self._update_var_to_range(a, ValueRanges(tgt, tgt))
+        else:
+            super()._set_replacement(a, tgt, msg)
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,7 @@ def captured(
     forward: Forward,  # the function, from tensors to tensors and sizes
     # the modules that have read their mode so far; layers do so when they are called
     read: dict[str, bool],
+    shapes: type[ShapeEnv] = ShapeEnv,  # `Unfixed` keeps the sizes that the example has to have as symbols
 ) -> Capture:
     """Return the graph of a function that calls a model.
 
@@ -69,8 +84,8 @@ def captured(
     for fixed in dict.fromkeys((frozenset(), behind)):
         if fixed != every:
             with contextlib.suppress(Exception):
-                return _captured(model, inputs, forward, read, fixed)
-    return _captured(model, inputs, forward, read, every)
+                return _captured(model, inputs, forward, read, (fixed, shapes))
+    return _captured(model, inputs, forward, read, (every, shapes))
 
 
 def _captured(
@@ -78,10 +93,11 @@ def _captured(
     inputs: Sequence[Tensor],
     forward: Forward,
     read: dict[str, bool],
-    fixed: Container[Any],
+    sizes: tuple[Container[Any], type[ShapeEnv]],
 ) -> Capture:
     """Return the graph of a function, with some sizes fixed, by the places of tensors and dimensions."""
-    shapes = ShapeEnv(duck_shape=False)
+    fixed, kind = sizes
+    shapes = kind(duck_shape=False)
     mode = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True, static_shapes=True)
 
     def run(*given: Tensor) -> tuple[Any, ...]:
