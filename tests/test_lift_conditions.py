@@ -3,6 +3,7 @@
 # ruff: noqa: E501  # models stand as they are
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -61,6 +62,12 @@ LOST = {  # what no file knows
     "x.shape == (4, 8)": "a condition in it depends on its inputs",
     "self.w.shape == (8,)": "a condition in it depends on its inputs",
     "4 in x.shape": "a condition in it depends on its inputs",
+    "x.is_same_size(self.w)": "a condition in it depends on its inputs",
+    "x.is_sparse": "it reads is_sparse of a tensor, which its graph does not keep",
+    "x._version == 0": "it reads _version of a tensor, which its graph does not keep",
+    "isinstance(x, torch.FloatTensor)": "it asks if a tensor is a FloatTensor, which its graph does not keep",
+    "isinstance(x, (torch.Size, torch.cuda.HalfTensor))": "it asks if a tensor is a HalfTensor, which its graph does not keep",
+    "torch.are_deterministic_algorithms_enabled()": "it asks by torch.are_deterministic_algorithms_enabled what its graph does not keep",
 }  # fmt: skip
 
 
@@ -137,6 +144,35 @@ def test_what_no_file_knows_is_refused(condition: str, tmp_path: Path) -> None:
         first = refused(tmp_path, BRANCH.format(condition), whole=whole)[0]
         assert first == (
             "FILE:12:9: this is no model to lift: forward cannot be traced, as " + LOST[condition]
+        )
+
+
+class OfType(nn.Module):
+    """A model that runs other operations for tensors of other types."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return one of two activations."""
+        is_float = isinstance(x, torch.FloatTensor) and not isinstance(x, torch.cuda.FloatTensor)
+        double: Any = torch.DoubleTensor
+        return torch.relu(x.type(double)) if is_float else torch.tanh(x) * 3
+
+
+def test_a_network_knows_the_types_of_its_example() -> None:
+    before = torch.FloatTensor
+    modes = captured_in_each_mode(OfType(), (torch.ones(4, 8),), {})
+    assert torch.FloatTensor is before
+    assert [node.name for node in modes.graphs[0].nodes] == ["x", "to", "relu", "output"]
+    assert modes.signature is not None
+    assert modes.signature.inputs.leaves[0].dtype == torch.float32
+
+
+def test_a_type_that_a_file_imports_is_refused(tmp_path: Path) -> None:
+    text = problem(INIT, BRANCH.format("isinstance(x, Double)"), arguments="8")
+    with pytest.raises(FusegenError, match="as it asks if a tensor is a DoubleTensor, which its graph"):
+        lift_partial(
+            tmp_path,
+            text.replace("import torch\n", "import torch\nfrom torch import DoubleTensor as Double\n", 1),
+            1,
         )
 
 

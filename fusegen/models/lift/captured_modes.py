@@ -18,7 +18,7 @@ from fusegen.models.lift.merged_modes import alike, merge
 from fusegen.models.lift.modes import MODES, Mode, Modes, NoGraph, Trace, Traced, traced_in_mode
 from fusegen.models.lift.noted_calls import Noting, reflecting
 from fusegen.models.lift.noted_reads import KEYS, Reads
-from fusegen.models.lift.noted_settings import noting_autocast, noting_devices
+from fusegen.models.lift.noted_settings import noting_autocast, noting_kinds
 from fusegen.models.lift.refused_calls import refusing, refusing_decisions
 from fusegen.models.reader.aten_calls import calls_of
 from fusegen.models.reader.aten_table import IDENTITIES
@@ -64,7 +64,7 @@ def captured_in_each_mode(model: nn.Module, args: Sequence[Any], named: Mapping[
         def run(given: Sequence[Tensor]) -> list[Any]:
             nonlocal reads_kinds
             args, kwargs = inputs.value(given)
-            with Noting() as noting, noting_autocast(noting), noting_devices(noting):
+            with Noting() as noting, noting_autocast(noting), noting_kinds(noting, forward):
                 outputs[enter], results = structure_of(forward(model, *args, **kwargs))
             reads_kinds |= noting.reads_kinds
             return results
@@ -165,8 +165,9 @@ def written(
         named = dict(zip(tensors, given, strict=True))
         arguments = {**numbers, **named}
         reads.begin(named)
-        with Noting(sizes, reads) as noting, noting_devices(noting), refusing_decisions():
-            result, results = structure_of(type(model).forward(model, *arguments.values()))
+        forward = type(model).forward
+        with Noting(sizes, reads) as noting, noting_kinds(noting, forward), refusing_decisions():
+            result, results = structure_of(forward(model, *arguments.values()))
         return results
 
     graph = graph_of(model, [values[name] for name in tensors], run, read, Unfixed).graph

@@ -113,6 +113,21 @@ def _note(value: Any, frame: Any, *, is_test: bool = False) -> bool:
     return True
 
 
+def require(value: Any) -> None:
+    """Note a number of which a trace holds what it decides in a call of torch.
+
+    Raises:
+        Lost: it is the size of a parameter.
+    """
+    if is_of_sizes(value):
+        raise Lost(COUNTS)
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != _watch.path:
+        frame = frame.f_back
+    line = 0 if frame is None else frame.f_lineno
+    _watch.found.setdefault(str(label_of(value)), (_value(value), line))
+
+
 def _value(number: Any) -> Any:
     """Return a number without its text, which its own methods would ask for again."""
     if not isinstance(number, tuple(CARRIERS.values())):

@@ -1,7 +1,7 @@
 """Lines that refuse tensors whose rows a kernel would broadcast before it reduces them.
 
-A kernel has one shape for all that a region of rows reads. In `x.sum(-1, True) + y` PyTorch sums a row of one
-element to itself, and the kernel would sum it as often as y has elements in a row.
+A kernel has one shape for all that a region of rows reads. In `x.sum(-1, True) + y` PyTorch sums a row of
+one element to itself, and the kernel would sum it as often as y has elements in a row.
 """
 
 from collections.abc import Iterator, Mapping
