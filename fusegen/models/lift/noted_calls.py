@@ -49,7 +49,14 @@ WHOLE: dict[Any, tuple[Callable[..., Any], int]] = {
     F.softsign: (F.softsign, 1), F.tanhshrink: (F.tanhshrink, 1), Tensor.__rdiv__: (operator.truediv, -1),
     Tensor.contiguous: (torch.ops.aten.contiguous.default, 1),
 }  # fmt: skip
-OF_METHODS = (torch.overrides.__file__, torch._tensor.__file__)  # of methods of tensors that are Python
+PYTHON = (
+    torch.overrides,
+    torch._tensor,
+    torch.functional,
+    F,
+    torch._jit_internal,
+)  # of functions in Python
+OF_METHODS = tuple(str(each.__file__) for each in PYTHON)
 SIZED = frozenset("size shape numel nelement".split())  # which give the sizes of a tensor
 BY_SIZES = {"__len__": COUNTS, "is_same_size": CONDITION}  # methods whose results are values of sizes
 REFLECTING = ("__radd__", "__rmul__")  # methods whose operators have the tensor in front
