@@ -13,7 +13,7 @@ from test_partial import lift as lift_partial
 
 from fusegen.models.lift.partial.partial_model import Partial
 
-INIT = "k|self.k = k"
+INIT = "k|self.k = k; self.s = [0.5, 1.5, 2.5, 3.5]"
 KEPT = {  # calls of a y of shape (4, 6, 6) with k = 2, and what the file has of k
     "y[:self.k, 2:]": "slice.Tensor(y, 0, 0, self.k), 1, 2",
     "y[2:, :self.k]": "slice.Tensor(y, 0, 2, 9223372036854775807), 1, 0, self.k",
@@ -31,6 +31,7 @@ KEPT = {  # calls of a y of shape (4, 6, 6) with k = 2, and what the file has of
 REQUIRED = (  # calls in which no place is known to be that of k
     "nn.functional.lp_pool1d(y, 2, self.k)",
     "y / y.size(self.k)",
+    "y * self.s[self.k]",
 )
 
 

@@ -98,6 +98,8 @@ class Noting(TorchFunctionMode):
         last = self.tracer.graph._root.prev
         makes = not any(isinstance(each, Tensor) for each in tree_leaves((args, given)))
         found = self._run(func, args, given) if makes else self._run(func, _plain(args), _plain(given))
+        if read == "data" and self.reads is not None:
+            self.reads.share(args[0], found)
         if read in SIZED:
             state = self.reads.state_of(args[0]) if is_noted and self.reads else ""
             found = self._sized(found, args[0], tuple(args[1:]) or tuple(given.values()), state)

@@ -37,7 +37,8 @@ KIND_OF_ALL = "result_type"  # the function that reads the dtypes of all its arg
 ITEMS = ("__getitem__", "__setitem__")
 PLACES = DEVICES | frozenset(  # that no file knows
     "get_device is_contiguous stride storage_offset layout is_sparse is_sparse_csr is_nested is_quantized "
-    "is_mkldnn is_neg is_conj is_inference is_pinned is_shared is_set_to _is_view _base _version".split()
+    "is_mkldnn is_neg is_conj is_inference is_pinned is_shared is_set_to nbytes storage untyped_storage "
+    "_typed_storage data_ptr _is_view _base _version".split()
 )
 LOST = "it reads {} of a tensor, which its graph does not keep"
 ASKED = "it asks if a tensor is a {}, which its graph does not keep"
@@ -55,6 +56,7 @@ class Reads:
         state = (*model.named_parameters(), *model.named_buffers())
         self.state = {id(tensor): name for name, tensor in state}
         self.inputs: dict[int, str] = {}
+        self.others: list[Tensor] = []
         self.found: dict[str, set[str]] = {key: set() for key in KEYS}
 
     def begin(self, inputs: Mapping[str, Any]) -> None:
@@ -66,6 +68,12 @@ class Reads:
     def state_of(self, tensor: Any) -> str:
         """Return the path of a parameter or a buffer of the model; an empty one for another tensor."""
         return self.state.get(id(tensor), "")
+
+    def share(self, tensor: Any, other: Tensor) -> None:
+        """Let another tensor of a parameter or a buffer, as `data` is, have its path."""
+        if (name := self.state_of(tensor)) and id(other) not in self.state:
+            self.others.append(other)  # which stays alive, so that no tensor takes its id
+            self.state[id(other)] = name
 
     def note(self, what: str, tensor: Any) -> None:
         """Note what is read of a tensor."""
