@@ -69,6 +69,17 @@ def test_a_spec_refuses_a_size_that_broadcasting_decides(tmp_path: Path) -> None
         lift_whole(tmp_path, problem(INIT, next(iter(FIXED)), arguments="8"))
 
 
+def test_a_loop_over_a_size_is_refused(tmp_path: Path) -> None:
+    forward = "return torch.tanh(sum([x for _ in range(x.size(0))])) * 2"
+    with pytest.raises(FusegenError, match="as it counts by a size or a value of its inputs"):
+        lift_partial(tmp_path, problem(INIT, forward, arguments="8"), 1)
+
+
+def test_a_window_of_a_size_is_pytorchs(tmp_path: Path) -> None:
+    forward = "y = torch.tanh(x) * 2; return nn.functional.avg_pool1d(y[None], self.w.size(0))"
+    assert "avg_pool1d(unsqueeze, [self.w.size(0)])" in body(written(tmp_path, INIT, forward))[-1]
+
+
 # Counts of tensors
 
 
@@ -128,3 +139,14 @@ def test_rows_of_one_element_are_refused_beside_wider_ones(tmp_path: Path) -> No
         torch.testing.assert_close(own(signed(*x), signed(*y)), theirs(signed(*x), signed(*y)))
     with pytest.raises(ValueError, match=r"^forward was traced with x\.size\(-1\)=y\.size\(-1\)$"):
         own(signed(4, 1), signed(4, 8))
+
+
+def test_the_bias_of_a_convolution_is_as_wide_as_its_output(tmp_path: Path) -> None:
+    """On the CPU it has no dimensions, whose sizes the file would ask for."""
+    init = "n|self.conv, self.w = nn.Conv1d(n, n, 1), nn.Parameter(torch.ones(n, 1))"
+    found = written(tmp_path, init, "return torch.softmax(self.conv(x), 1) * self.w", "torch.rand(4, 8, 5)")
+    line = next(line for line in body(found) if "== 1 !=" in line)
+    assert "conv_bias" in found.text
+    assert line == "if conv.size(-2) == 1 != self.w.size(-2):"
+    own, theirs = both(tmp_path, found)
+    torch.testing.assert_close(own(signed(4, 8, 5)), theirs(signed(4, 8, 5)))

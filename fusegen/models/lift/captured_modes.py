@@ -34,7 +34,8 @@ from fusegen.models.reader.call_structure import (
     of_any_dtype,
     structure_of,
 )
-from fusegen.models.reader.capture import Capture, Unfixed, captured
+from fusegen.models.reader.capture import Capture, captured
+from fusegen.models.reader.unfixed_sizes import Unfixed
 
 TRIVIAL = re.compile(r"0 <= L\['t\d+'\]\.size\(\)\[\d+\]")  # a guard that always holds
 STRIDE = ".stride()"  # in guards on the layout of inputs

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+from torch import SymInt, nn
 
 from fusegen.models.lift.constructor_numbers import CARRIERS
 from fusegen.models.lift.known_sizes import is_of_sizes, of_sizes
@@ -104,6 +104,8 @@ class _Math:
 def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
     def note_arguments(*args: Any) -> Any:
         frame = sys._getframe(1)
+        if function is range and any(isinstance(each, SymInt) for each in args):
+            raise Lost(COUNTS)
         if any(map(is_of_sizes, args)) and function is not range:
             return of_sizes(function, args)
         given = [_value(each) + 1 if _note(each, frame) else each for each in args]

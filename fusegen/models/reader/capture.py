@@ -19,7 +19,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental import _config, proxy_tensor
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils._sympy.value_ranges import ValueRanges
 
 from fusegen.models.reader.recorded_calls import called
 from fusegen.models.reader.recurrent import recurrent
@@ -33,19 +32,6 @@ NUMBER = re.compile(r"_\d+$")  # behind the name of a node
 COPIES = ("lift_fresh", "lift_fresh_copy", "detach_")  # of constants
 VIEWS = ("view", "expand", "unsqueeze", "select", "slice", "detach", "to")
 Forward = Callable[[Sequence[Tensor]], Sequence[Any]]
-
-
-class Unfixed(ShapeEnv):
-    """The sizes of a capture, of which none becomes the number that a condition says it is.
-
-    A size of 8 that is added to a parameter of 8 is a symbol still, as another call may have one of 1.
-    """
-
-    def _set_replacement(self, a: Any, tgt: Any, msg: str) -> None:
-        if tgt.is_number:
-            self._update_var_to_range(a, ValueRanges(tgt, tgt))
-        else:
-            super()._set_replacement(a, tgt, msg)
 
 
 @dataclass(frozen=True)

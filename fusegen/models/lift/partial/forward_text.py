@@ -15,7 +15,7 @@ from torch import fx
 from fusegen.models.lift.merged_modes import CALL
 from fusegen.models.lift.partial.attributes import attribute
 from fusegen.models.lift.partial.call_text import call_text, required_count, value_text, wrapped
-from fusegen.models.lift.partial.items import Context, folded, is_item, reads, within
+from fusegen.models.lift.partial.forward_items import Context, folded, is_item, reads, within
 from fusegen.models.lift.partial.readable import SIZES
 from fusegen.models.lift.partial.row_sizes import required_sizes
 from fusegen.models.lift.regions.biases import without_bias

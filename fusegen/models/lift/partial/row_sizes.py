@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from torch import Tensor, fx
 
+from fusegen.models.lift.regions.biases import without_bias
 from fusegen.models.lift.regions.extremes import NAMES
 from fusegen.models.lift.regions.pointwise import Pointwise, operation_of
 from fusegen.models.lift.regions.region import Region
@@ -61,6 +62,8 @@ def _read(node: fx.Node, parts: Mapping[fx.Node, Pointwise]) -> frozenset[fx.Nod
 def _has(node: fx.Node, dim: int) -> bool:
     """Return True if the size of a dimension may be another one than 1."""
     value = value_of(node)
+    if any(each.target is without_bias for each in node.all_input_nodes) and node.args[1] == 1:
+        return False  # a bias, with as many channels as its output, and without dimensions on the CPU
     return isinstance(value, Tensor) and value.dim() >= -dim and not _is_one(value.shape[dim])
 
 
