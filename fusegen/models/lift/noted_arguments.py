@@ -58,10 +58,8 @@ def _label_slice(node: fx.Node, given: tuple[Any, ...]) -> bool:
     """Label the ends and the step of a slice; tell if it is that."""
     own = (*node.args[2:], *USUAL[len(node.args) - 2 :])
     wanted = [usual if each is None else each for usual, each in zip(USUAL, given, strict=True)]
-    if any(
-        isinstance(a, int) and isinstance(b, int) and a != plain(b)
-        for a, b in zip(own, wanted, strict=True)
-    ):
+    known = (pair for pair in zip(own, wanted, strict=True) if all(isinstance(each, int) for each in pair))
+    if any(one != plain(other) for one, other in known):
         return False
     last = max((k for k, each in enumerate(given) if label_of(each) is not None), default=-1)
     count = max(last + 1, len(node.args) - 2)
@@ -90,9 +88,8 @@ def label_by_name(
         **{key: value for key, value in laid.items() if names.index(key) >= len(own[0].args)},
     }
     own[0].args = tuple(placed.get(k, value) for k, value in enumerate(own[0].args))
-    others = [
-        plain(each) for node in nodes if node is not own[0] for each in numbers((node.args, node.kwargs))
-    ]
+    rest = (node for node in nodes if node is not own[0])
+    others = [plain(each) for node in rest for each in numbers((node.args, node.kwargs))]
     found = [each for value in laid.values() for each in numbers(value) if label_of(each) is not None]
     return {str(label_of(each)): each for each in found if plain(each) in others}
 

@@ -49,13 +49,8 @@ WHOLE: dict[Any, tuple[Callable[..., Any], int]] = {
     F.softsign: (F.softsign, 1), F.tanhshrink: (F.tanhshrink, 1), Tensor.__rdiv__: (operator.truediv, -1),
     Tensor.contiguous: (torch.ops.aten.contiguous.default, 1),
 }  # fmt: skip
-PYTHON = (
-    torch.overrides,
-    torch._tensor,
-    torch.functional,
-    F,
-    torch._jit_internal,
-)  # of functions in Python
+# modules whose functions in Python call others for the user
+PYTHON = (torch.overrides, torch._tensor, torch.functional, F, torch._jit_internal)
 OF_METHODS = tuple(str(each.__file__) for each in PYTHON)
 SIZED = frozenset("size shape numel nelement".split())  # which give the sizes of a tensor
 BY_SIZES = {"__len__": COUNTS, "is_same_size": CONDITION}  # methods whose results are values of sizes
@@ -172,9 +167,8 @@ def _is_size(value: object) -> bool:
 
 def _is_sum(value: object) -> bool:
     """Return True for sizes that the model made of others: ``torch.Size([1]) + x.shape``."""
-    return type(value) is torch.Size and any(
-        isinstance(each, SymInt) or is_of_sizes(each) for each in value
-    )
+    items = value if type(value) is torch.Size else ()
+    return any(isinstance(each, SymInt) or is_of_sizes(each) for each in items)
 
 
 def _is_of_user() -> bool:

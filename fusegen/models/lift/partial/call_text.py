@@ -31,9 +31,7 @@ NAMESPACES = {
     "torch.nn.functional": torch.nn.functional, "torch.special": torch.special,
     "torch.linalg": torch.linalg, "torch.fft": torch.fft,
 }  # fmt: skip
-COUNTED = frozenset(
-    "unbind chunk unsafe_chunk split unsafe_split".split()
-)  # which give any number of tensors
+COUNTED = frozenset("unbind chunk unsafe_chunk split unsafe_split".split())  # give any number of tensors
 WIDTH = 96  # of a line of forward
 PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.memory_format, torch.layout)
 
