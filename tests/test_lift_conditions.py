@@ -3,6 +3,7 @@
 # ruff: noqa: E501  # models stand as they are
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -61,6 +62,14 @@ LOST = {  # what no file knows
     "x.shape == (4, 8)": "a condition in it depends on its inputs",
     "self.w.shape == (8,)": "a condition in it depends on its inputs",
     "4 in x.shape": "a condition in it depends on its inputs",
+    "x.is_same_size(self.w)": "a condition in it depends on its inputs",
+    "x.is_sparse": "it reads is_sparse of a tensor, which its graph does not keep",
+    "self.w.nbytes > 8": "it reads nbytes of a tensor, which its graph does not keep",
+    "self.w.size(0) & 12": "it counts by a size or a value of its inputs",
+    "x._version == 0": "it reads _version of a tensor, which its graph does not keep",
+    "isinstance(x, torch.FloatTensor)": "it asks if a tensor is a FloatTensor, which its graph does not keep",
+    "isinstance(x, (torch.Size, torch.cuda.HalfTensor))": "it asks if a tensor is a HalfTensor, which its graph does not keep",
+    "torch.are_deterministic_algorithms_enabled()": "it asks by torch.are_deterministic_algorithms_enabled what its graph does not keep",
 }  # fmt: skip
 
 
@@ -140,6 +149,35 @@ def test_what_no_file_knows_is_refused(condition: str, tmp_path: Path) -> None:
         )
 
 
+class OfType(nn.Module):
+    """A model that runs other operations for tensors of other types."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return one of two activations."""
+        kinds: Any = torch  # whose types mypy does not know
+        is_float = isinstance(x, kinds.FloatTensor) and not isinstance(x, kinds.cuda.FloatTensor)
+        return torch.relu(x.type(kinds.DoubleTensor)) if is_float else torch.tanh(x) * 3
+
+
+def test_a_network_knows_the_types_of_its_example() -> None:
+    before = vars(torch)["FloatTensor"]
+    modes = captured_in_each_mode(OfType(), (torch.ones(4, 8),), {})
+    assert vars(torch)["FloatTensor"] is before
+    assert [node.name for node in modes.graphs[0].nodes] == ["x", "to", "relu", "output"]
+    assert modes.signature is not None
+    assert modes.signature.inputs.leaves[0].dtype == torch.float32
+
+
+def test_a_type_that_a_file_imports_is_refused(tmp_path: Path) -> None:
+    text = problem(INIT, BRANCH.format("isinstance(x, Double)"), arguments="8")
+    with pytest.raises(FusegenError, match="as it asks if a tensor is a DoubleTensor, which its graph"):
+        lift_partial(
+            tmp_path,
+            text.replace("import torch\n", "import torch\nfrom torch import DoubleTensor as Double\n", 1),
+            1,
+        )
+
+
 def test_a_read_in_one_mode_alone_is_required(tmp_path: Path) -> None:
     forward = "y = torch.relu(x) if self.training or x.dim() == 2 else torch.tanh(x); return y * self.w"
     assert "x.dim()=2" in lift_partial(tmp_path, problem(INIT, forward, arguments="8"), 1).text
@@ -187,7 +225,7 @@ def test_devices_and_sizes_that_are_handed_on_stay_what_they_are(tmp_path: Path)
     forward = "y = torch.relu(x) * self.w * torch.arange(x.shape[1], device=x.device); return y if isinstance(x.shape, torch.Size) and isinstance(x.device, torch.device) else x"
     found = lift_partial(tmp_path, problem(INIT, forward, arguments="8"), 1)
     made = [line for line in body(found) if "arange" in line or "raise" in line]
-    assert made == ["return y * torch.arange(8, device=x.device)"]  # as many as w has
+    assert made == ["return y * torch.arange(size, device=x.device)"]
     assert (NotedShape((2, 3)).plain(), NotedDevice("cpu").plain()) == (
         torch.Size((2, 3)),
         torch.device("cpu"),
@@ -202,6 +240,7 @@ SIZES = {  # what forward divides by, and the same in the file
     "3 - self.w.shape[0] // 2": "3 - (self.w.size(0) // 2)",
     "math.sqrt(self.w.shape[0] + self.size_of_0)": "math.sqrt(self.w.size(0) + self.size_of_0)",
     "abs(-self.w.shape[0])": "abs(-self.w.size(0))",
+    "self.w.data.shape[0] * 3": "self.w.size(0) * 3",
     "self.w.numel() * self.size_of_0": "self.w.size(0) * self.size_of_0",
     "torch.tensor(self.w.size(0)).sqrt()": "torch.tensor(self.w.size(0)).sqrt()",
     "y[:, : self.w.size(0) // 2].sum()": "slice.Tensor(y, 1, 0, self.w.size(0) // 2)",

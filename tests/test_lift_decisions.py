@@ -53,6 +53,14 @@ DECIDED = {  # the line, the number, and its value
     "x = x / math.sqrt(self.alpha)": ("alpha", 0.5),
     "x = x * exp(self.alpha)": ("alpha", 0.5),
     "x = x * max(self.alpha, 0.1)": ("alpha", 0.5),
+    "x = x * (self.n & 6)": ("n", 3),
+    "x = x * (4 ^ self.n)": ("n", 3),
+    "x = x * divmod(self.n, 2)[1]": ("n", 3),
+    "x = x * int(f'{self.n}')": ("n", 3),
+    "x = x * len([1] * self.n)": ("n", 3),
+    "x = x * self.alpha.real": ("alpha", 0.5),
+    "x = x * self.n.bit_length()": ("n", 3),
+    "x = nn.ModuleList([nn.Tanh()] * 6)[self.n](x)": ("n", 3),
 }
 KEPT = (
     "x = x * self.n",
@@ -72,7 +80,7 @@ MADE = {  # by the constructor: its line and forward's, the number, its value, t
         "for act in self.acts: x = act(x)", "n", 3, 11,
     ),
     "repeated": (
-        "self.acts = nn.ModuleList([nn.Tanh()] * n)", "for act in self.acts: x = act(x)", "n", 3, 7,
+        "self.acts = nn.ModuleList([nn.Tanh()] * n)", "for act in self.acts: x = act(x)", "n", 3, 11,
     ),
     "item": ("self.act = [nn.Tanh(), nn.ReLU(), nn.SiLU(), nn.Tanh(), nn.ReLU()][n]", "x = self.act(x)",
              "n", 3, 7),

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch._ops import OpOverload
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from fusegen.models.lift.constructor_numbers import carried
 from fusegen.models.lift.fx_graph import name_of, own
@@ -17,7 +18,7 @@ from fusegen.models.lift.merged_modes import alike, merge
 from fusegen.models.lift.modes import MODES, Mode, Modes, NoGraph, Trace, Traced, traced_in_mode
 from fusegen.models.lift.noted_calls import Noting, reflecting
 from fusegen.models.lift.noted_reads import KEYS, Reads
-from fusegen.models.lift.noted_settings import noting_autocast, noting_devices
+from fusegen.models.lift.noted_settings import noting_autocast, noting_kinds
 from fusegen.models.lift.refused_calls import refusing, refusing_decisions
 from fusegen.models.reader.aten_calls import calls_of
 from fusegen.models.reader.aten_table import IDENTITIES
@@ -34,6 +35,7 @@ from fusegen.models.reader.call_structure import (
     structure_of,
 )
 from fusegen.models.reader.capture import Capture, captured
+from fusegen.models.reader.unfixed_sizes import Unfixed
 
 TRIVIAL = re.compile(r"0 <= L\['t\d+'\]\.size\(\)\[\d+\]")  # a guard that always holds
 STRIDE = ".stride()"  # in guards on the layout of inputs
@@ -63,7 +65,7 @@ def captured_in_each_mode(model: nn.Module, args: Sequence[Any], named: Mapping[
         def run(given: Sequence[Tensor]) -> list[Any]:
             nonlocal reads_kinds
             args, kwargs = inputs.value(given)
-            with Noting() as noting, noting_autocast(noting), noting_devices(noting):
+            with Noting() as noting, noting_autocast(noting), noting_kinds(noting, forward):
                 outputs[enter], results = structure_of(forward(model, *args, **kwargs))
             reads_kinds |= noting.reads_kinds
             return results
@@ -164,11 +166,12 @@ def written(
         named = dict(zip(tensors, given, strict=True))
         arguments = {**numbers, **named}
         reads.begin(named)
-        with Noting(sizes, reads) as noting, noting_devices(noting), refusing_decisions():
-            result, results = structure_of(type(model).forward(model, *arguments.values()))
+        forward = type(model).forward
+        with Noting(sizes, reads) as noting, noting_kinds(noting, forward), refusing_decisions():
+            result, results = structure_of(forward(model, *arguments.values()))
         return results
 
-    graph = graph_of(model, [values[name] for name in tensors], run, read).graph
+    graph = graph_of(model, [values[name] for name in tensors], run, read, Unfixed).graph
     sizes.put_in(graph, model)
     assert result is not None
     _check(graph, result, model)
@@ -186,14 +189,20 @@ def _name_inputs(graph: fx.Graph, names: Sequence[str]) -> None:
         node.target = name
 
 
-def graph_of(model: nn.Module, tensors: Sequence[Tensor], run: Run, read: dict[str, bool]) -> Capture:
+def graph_of(
+    model: nn.Module,
+    tensors: Sequence[Tensor],
+    run: Run,
+    read: dict[str, bool],
+    shapes: type[ShapeEnv] = ShapeEnv,
+) -> Capture:
     """Return the graph of a function that calls a model, with what its calls were given.
 
     Raises:
         Exception: what it raises.
     """
     with refusing(), reflecting():
-        return captured(model, tensors, run, read)
+        return captured(model, tensors, run, read, shapes)
 
 
 def merged(

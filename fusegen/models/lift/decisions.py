@@ -14,15 +14,27 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from torch import SymInt, nn
+
 from fusegen.models.lift.constructor_numbers import CARRIERS
 from fusegen.models.lift.known_sizes import is_of_sizes, of_sizes
+from fusegen.models.lift.labels import CARRIERS as SEQUENCES
 from fusegen.models.lift.labels import label_of
+from fusegen.models.lift.refused_calls import replaced
 from fusegen.models.lift.untraced import CONDITION, COUNTS, Lost
 
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "bool": bool, "int": int, "float": float, "trunc": math.trunc, "floor": math.floor, "ceil": math.ceil,
 }  # fmt: skip
+BITS = ("and", "or", "xor", "lshift", "rshift", "divmod")
+OTHERS = (  # methods of numbers whose results have no text
+    *(f"__{reflected}{name}__" for name in BITS for reflected in ("", "r")),
+    *"__invert__ __format__ __str__ __repr__ bit_length bit_count to_bytes conjugate".split(),
+    *"as_integer_ratio is_integer hex".split(),
+)
+PARTS = "real imag numerator denominator".split()  # attributes of numbers
+LISTS = (nn.Sequential, nn.ModuleList, nn.ParameterList)  # whose items have places
 Decided = dict[str, tuple[Any, int]]  # values and lines, by the texts of numbers
 
 
@@ -61,7 +73,10 @@ def watching(
     if not own:
         names["range"] = _noted(range)
     try:
-        yield _watch.found
+        with contextlib.ExitStack() as stack:
+            for kind in LISTS:
+                stack.enter_context(replaced(kind, "__getitem__", _item(kind.__getitem__)))
+            yield _watch.found
     finally:
         names.update(before)
         if not own:
@@ -89,6 +104,8 @@ class _Math:
 def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
     def note_arguments(*args: Any) -> Any:
         frame = sys._getframe(1)
+        if function is range and any(isinstance(each, SymInt) for each in args):
+            raise Lost(COUNTS)
         if any(map(is_of_sizes, args)) and function is not range:
             return of_sizes(function, args)
         given = [_value(each) + 1 if _note(each, frame) else each for each in args]
@@ -111,6 +128,21 @@ def _note(value: Any, frame: Any, *, is_test: bool = False) -> bool:
         return False
     _watch.altered = None  # once, so that a loop ends
     return True
+
+
+def require(value: Any) -> None:
+    """Note a number of which a trace holds what it decides in a call of torch.
+
+    Raises:
+        Lost: it is the size of a parameter.
+    """
+    if is_of_sizes(value):
+        raise Lost(COUNTS)
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != _watch.path:
+        frame = frame.f_back
+    line = 0 if frame is None else frame.f_lineno
+    _watch.found.setdefault(str(label_of(value)), (_value(value), line))
 
 
 def _value(number: Any) -> Any:
@@ -142,6 +174,33 @@ def _conversion(convert_plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return convert
 
 
+def _repeating(usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def multiply(self: Any, other: Any) -> Any:
+        if isinstance(other, list | tuple | str | bytes) and isinstance(self, int):
+            altered = _note(self, sys._getframe(1))
+            return other * (_value(self) + altered)
+        return usual(self, other)
+
+    return multiply
+
+
+def _other(name: str) -> Callable[..., Any]:
+    """Return a method or an operator whose result has no text, as that of a conversion."""
+
+    def read(self: Any, *given: Any) -> Any:
+        altered = _note(self, sys._getframe(1))
+        return getattr(_value(self) + altered, name)(*map(_value, given))
+
+    return read
+
+
+def _other_part(name: str) -> Callable[[Any], Any]:
+    def read(self: Any) -> Any:
+        return getattr(_value(self) + _note(self, sys._getframe(1)), name)
+
+    return read
+
+
 def _round(self: Any, digits: int | None = None) -> Any:
     return round(_value(self), digits) + _note(self, sys._getframe(1))
 
@@ -150,7 +209,29 @@ def _hash(self: Any) -> int:
     return hash(_value(self))
 
 
+def _item(usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return the method of sequences that takes an item, whose place an attribute may be."""
+
+    def take(self: Any, place: Any) -> Any:
+        frame = sys._getframe(1)
+        for each in (place.start, place.stop, place.step) if isinstance(place, slice) else (place,):
+            _note(each, frame)
+        return usual(self, place)
+
+    return take
+
+
+for _kind in (SEQUENCES[tuple], SEQUENCES[list]):
+    setattr(_kind, "__getitem__", _item(getattr(_kind, "__getitem__")))  # noqa: B009, B010  # of a class
 for _kind in CARRIERS.values():
+    for _name in OTHERS:
+        if hasattr(_kind, _name):
+            setattr(_kind, _name, _other(_name))
+    for _name in PARTS:
+        if hasattr(_kind, _name):
+            setattr(_kind, _name, property(_other_part(_name)))
+    for _name in ("__mul__", "__rmul__"):
+        setattr(_kind, _name, _repeating(getattr(_kind, _name)))
     for _name in COMPARISONS:
         setattr(_kind, f"__{_name}__", _comparison(_name))
     for _name, _convert in CONVERSIONS.items():

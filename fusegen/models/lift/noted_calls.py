@@ -9,7 +9,7 @@ import functools
 import operator
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,15 +20,19 @@ from torch.fx.experimental import proxy_tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from fusegen.models.lift.decisions import require
 from fusegen.models.lift.known_sizes import Sizes, is_of_sizes
 from fusegen.models.lift.labels import CARRIERS, label_of, plain
+from fusegen.models.lift.noted_labels import give_labels
 from fusegen.models.lift.noted_reads import (
+    DIM_READ,
     KIND_CALLS,
     KINDS,
     LOST,
     NOT_KEPT,
     NotedDevice,
     NotedShape,
+    NotedType,
     Reads,
 )
 from fusegen.models.lift.places import is_own
@@ -45,8 +49,11 @@ WHOLE: dict[Any, tuple[Callable[..., Any], int]] = {
     F.softsign: (F.softsign, 1), F.tanhshrink: (F.tanhshrink, 1), Tensor.__rdiv__: (operator.truediv, -1),
     Tensor.contiguous: (torch.ops.aten.contiguous.default, 1),
 }  # fmt: skip
-OF_METHODS = (torch.overrides.__file__, torch._tensor.__file__)  # of methods of tensors that are Python
+# modules whose functions in Python call others for the user
+PYTHON = (torch.overrides, torch._tensor, torch.functional, F, torch._jit_internal)
+OF_METHODS = tuple(str(each.__file__) for each in PYTHON)
 SIZED = frozenset("size shape numel nelement".split())  # which give the sizes of a tensor
+BY_SIZES = {"__len__": COUNTS, "is_same_size": CONDITION}  # methods whose results are values of sizes
 REFLECTING = ("__radd__", "__rmul__")  # methods whose operators have the tensor in front
 
 
@@ -86,20 +93,18 @@ class Noting(TorchFunctionMode):
         last = self.tracer.graph._root.prev
         makes = not any(isinstance(each, Tensor) for each in tree_leaves((args, given)))
         found = self._run(func, args, given) if makes else self._run(func, _plain(args), _plain(given))
+        if read == "data" and self.reads is not None:
+            self.reads.share(args[0], found)
         if read in SIZED:
             state = self.reads.state_of(args[0]) if is_noted and self.reads else ""
             found = self._sized(found, args[0], tuple(args[1:]) or tuple(given.values()), state)
         if is_noted and self.reads is not None and read in ("size", "shape", "device"):
             found = self.reads.kept(read, args[0], found)
-        numbers = [*_numbers((args, given))]
-        is_labelled = any(label_of(each) is not None for each in numbers)
-        for node in _behind(last, self.tracer.graph):
-            if is_labelled:
-                _label(node, numbers)
-            if given.get("device") is not None:
-                node.meta[PLACED] = True
-            if getattr(func, "__qualname__", "").startswith(("Tensor.", "TensorBase.")):
-                node.meta[METHOD] = True
+        nodes = [*_behind(last, self.tracer.graph)]
+        left = give_labels(nodes, func, args, given)
+        for each in left.values() if is_noted else ():
+            require(each)
+        _mark(nodes, func, given)
         return found
 
     def _run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -123,20 +128,20 @@ class Noting(TorchFunctionMode):
         """
         if name in NOT_KEPT:
             raise Lost(LOST.format(name))
-        if name == "__len__" and self.reads is not None:
-            raise Lost(COUNTS)
+        if name in BY_SIZES and self.reads is not None:
+            raise Lost(BY_SIZES[name])
         self.reads_kinds |= name in (KIND_CALLS if is_call else KINDS)
         if self.reads is not None:
             self.reads.note_call(name, given)
 
     def _without_notes(self, given: Any) -> Any:
         """Return the arguments of a call, which depends on each of the sizes that it is given together."""
-        if self.reads is None:
-            return given
         for each in tree_leaves(given):
             if type(each) is NotedShape:
                 each.note()
-        return tree_map_only((NotedShape, NotedDevice), lambda each: each.plain(), given)
+        if self.reads is not None and any(map(_is_sum, tree_leaves(given, _is_size))):
+            self.reads.note(DIM_READ, None)
+        return tree_map_only((NotedShape, NotedDevice, NotedType), lambda each: each.plain(), given)
 
     def _is_sized(self, given: Any) -> bool:
         """Return True if sizes are given to a call that would hold them, where it is to be text."""
@@ -154,6 +159,16 @@ class Noting(TorchFunctionMode):
         if isinstance(found, torch.Size):
             return every
         return functools.reduce(operator.mul, every) if type(found) is int and every else found
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is torch.Size
+
+
+def _is_sum(value: object) -> bool:
+    """Return True for sizes that the model made of others: ``torch.Size([1]) + x.shape``."""
+    items = value if type(value) is torch.Size else ()
+    return any(isinstance(each, SymInt) or is_of_sizes(each) for each in items)
 
 
 def _is_of_user() -> bool:
@@ -194,6 +209,15 @@ def _behind(last: fx.Node, graph: fx.Graph) -> Iterator[fx.Node]:
         node = node.next
 
 
+def _mark(nodes: Sequence[fx.Node], function: Callable[..., Any], kwargs: dict[str, Any]) -> None:
+    """Note of operators that the model names a device, and that it calls a method."""
+    for node in nodes:
+        if kwargs.get("device") is not None:
+            node.meta[PLACED] = True
+        if getattr(function, "__qualname__", "").startswith(("Tensor.", "TensorBase.")):
+            node.meta[METHOD] = True
+
+
 def _plain(value: Any) -> Any:
     """Return arguments without labels, on which PyTorch would compute texts."""
     if isinstance(value, dict):
@@ -203,47 +227,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list) or type(value) in (tuple, CARRIERS[tuple]):
         return (list if isinstance(value, list) else tuple)(map(_plain, value))
     return plain(value) if label_of(value) is not None else value
-
-
-def _numbers(value: Any) -> Iterator[Any]:
-    """Yield the numbers and words in arguments, in order."""
-    if isinstance(value, int | float | str) and not isinstance(value, bool):
-        yield value
-    elif isinstance(value, slice):
-        yield from _numbers([value.start, value.stop, value.step])
-    elif isinstance(value, dict | tuple | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _numbers(each)
-
-
-def _label(node: fx.Node, given: list[Any]) -> None:
-    """Give the numbers of an operator the labels of those that its call was given.
-
-    Where an operator has the same numbers in the same order, these are they. Else a number is one of its
-    value, and one that no number is may be a default.
-    """
-    own, left = [*_numbers((node.args, node.kwargs))], iter(given)
-    is_same = len(own) == len(given) and all(map(operator.eq, map(plain, own), map(plain, given)))
-    labelled = [each for each in given if label_of(each) is not None]
-
-    def labelled_like(value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            return value
-        return next(left) if is_same else next((one for one in labelled if plain(one) == value), value)
-
-    node.args = fx.node.map_aggregate(node.args, labelled_like)
-    node.kwargs = fx.node.map_aggregate(node.kwargs, labelled_like)
-    _give_defaults(node, [each for each in labelled if each not in own])
-
-
-def _give_defaults(node: fx.Node, labelled: list[Any]) -> None:
-    """Give an operator the labelled numbers that are its defaults, which it was not given."""
-    assert isinstance(node.target, OpOverload)
-    for argument in node.target._schema.arguments[len(node.args) :]:
-        usual = argument.default_value if argument.has_default_value() else None
-        if argument.name in node.kwargs or isinstance(usual, bool):
-            continue
-        found = next((each for each in labelled if plain(each) == usual), None)
-        if found is not None:
-            node.kwargs = {**node.kwargs, argument.name: found}
-            labelled.remove(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -34,8 +35,13 @@ NOT_KEPT = frozenset(  # attributes and calls of autograd, by which no graph dec
 )
 KIND_OF_ALL = "result_type"  # the function that reads the dtypes of all its arguments
 ITEMS = ("__getitem__", "__setitem__")
-PLACES = DEVICES | frozenset("get_device is_contiguous stride storage_offset".split())  # that no file knows
+PLACES = DEVICES | frozenset(  # that no file knows
+    "get_device is_contiguous stride storage_offset layout is_sparse is_sparse_csr is_nested is_quantized "
+    "is_mkldnn is_neg is_conj is_inference is_pinned is_shared is_set_to nbytes storage untyped_storage "
+    "_typed_storage data_ptr _is_view _base _version".split()
+)
 LOST = "it reads {} of a tensor, which its graph does not keep"
+ASKED = "it asks if a tensor is a {}, which its graph does not keep"
 
 
 class Reads:
@@ -50,6 +56,7 @@ class Reads:
         state = (*model.named_parameters(), *model.named_buffers())
         self.state = {id(tensor): name for name, tensor in state}
         self.inputs: dict[int, str] = {}
+        self.others: list[Tensor] = []
         self.found: dict[str, set[str]] = {key: set() for key in KEYS}
 
     def begin(self, inputs: Mapping[str, Any]) -> None:
@@ -61,6 +68,12 @@ class Reads:
     def state_of(self, tensor: Any) -> str:
         """Return the path of a parameter or a buffer of the model; an empty one for another tensor."""
         return self.state.get(id(tensor), "")
+
+    def share(self, tensor: Any, other: Tensor) -> None:
+        """Let another tensor of a parameter or a buffer, as `data` is, have its path."""
+        if (name := self.state_of(tensor)) and id(other) not in self.state:
+            self.others.append(other)  # which stays alive, so that no tensor takes its id
+            self.state[id(other)] = name
 
     def note(self, what: str, tensor: Any) -> None:
         """Note what is read of a tensor."""
@@ -131,7 +144,9 @@ class NotedShape(tuple[Any, ...]):
 
 def _noting(name: str) -> Callable[..., Any]:
     def read(self: NotedShape, *given: Any) -> Any:
-        self.note()
+        for each in (self, *given):
+            if type(each) is NotedShape:
+                each.note()
         return getattr(tuple, name)(self, *given)
 
     return read
@@ -175,3 +190,28 @@ for _name in "eq ne hash str repr format".split():
     setattr(NotedDevice, f"__{_name}__", _refusing(getattr(torch.device, f"__{_name}__")))
 for _name in ("type", "index"):
     setattr(NotedDevice, _name, property(_refusing(operator.attrgetter(_name))))
+
+
+class NotedType:
+    """A type such as ``torch.FloatTensor``, of which no tensor without memory is."""
+
+    def __init__(self, kind: Any, reads: Reads | None, note: Callable[[], None]) -> None:
+        self.kind, self.reads, self.note = kind, reads, note
+        self.thread = threading.get_ident()
+
+    def __instancecheck__(self, value: object) -> bool:
+        if threading.get_ident() != self.thread or not is_own(sys._getframe(1).f_code.co_filename):
+            return isinstance(value, self.kind)
+        if self.reads is not None:
+            raise Lost(ASKED.format(self.kind.__name__))
+        self.note()
+        own = (value.dtype, value.is_cuda, value.layout) if isinstance(value, Tensor) else None
+        return own == (self.kind.dtype, self.kind.is_cuda, self.kind.layout)
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """Return a tensor of the type."""
+        return self.kind(*given, **named)
+
+    def plain(self) -> Any:
+        """Return the type as PyTorch has it."""
+        return self.kind

@@ -1,4 +1,4 @@
-"""Notes on settings and devices that a forward asks for, which no function of torch gives."""
+"""Notes on settings, devices and types that a forward asks for, which no function of torch gives."""
 
 import contextlib
 import sys
@@ -9,8 +9,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from fusegen.models.lift.noted_calls import Noting
+from fusegen.models.lift.noted_reads import NotedType
 from fusegen.models.lift.places import is_own
 from fusegen.models.lift.refused_calls import replaced
+
+KIND = type(torch.FloatTensor)  # of types such as this
 
 
 @contextlib.contextmanager
@@ -27,7 +30,14 @@ def noting_autocast(noting: Noting) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def noting_devices(noting: Noting) -> Iterator[None]:
+def noting_kinds(noting: Noting, forward: Any) -> Iterator[None]:
+    """Note that a forward reads devices of tensors without memory, or asks for their types."""
+    with _noting_devices(noting), _noting_types(noting, forward):
+        yield
+
+
+@contextlib.contextmanager
+def _noting_devices(noting: Noting) -> Iterator[None]:
     """Note that a forward reads the devices of tensors without memory."""
     usual: Any = FakeTensor.device
 
@@ -40,3 +50,21 @@ def noting_devices(noting: Noting) -> Iterator[None]:
 
     with replaced(FakeTensor, "device", property(read, usual.fset)):
         yield
+
+
+@contextlib.contextmanager
+def _noting_types(noting: Noting, forward: Any) -> Iterator[None]:
+    """Note that a forward asks if tensors are of types such as ``torch.FloatTensor``, in a file."""
+
+    def note() -> None:
+        noting.reads_kinds = True
+
+    places = (vars(torch), vars(torch.cuda), getattr(forward, "__globals__", {}))
+    before = [{name: kind for name, kind in place.items() if type(kind) is KIND} for place in places]
+    for place, kinds in zip(places, before, strict=True):
+        place.update({name: NotedType(kind, noting.reads, note) for name, kind in kinds.items()})
+    try:
+        yield
+    finally:
+        for place, kinds in zip(places, before, strict=True):
+            place.update(kinds)

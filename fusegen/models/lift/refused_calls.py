@@ -41,6 +41,7 @@ ASKS = "it asks by {} what its graph does not keep"
 ASKED: tuple[tuple[Any, tuple[str, ...]], ...] = (  # functions, by which code asks where and how it runs
     (torch, ("is_autocast_enabled", "is_autocast_cpu_enabled", "get_autocast_dtype")),
     (torch, ("get_default_dtype", "get_default_device", "is_inference_mode_enabled", "broadcast_shapes")),
+    (torch, ("are_deterministic_algorithms_enabled", "get_num_threads", "get_float32_matmul_precision")),
     (torch.cuda, ("is_available", "device_count")),
     (torch.backends.mps, ("is_available",)),
 )

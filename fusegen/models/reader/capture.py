@@ -55,6 +55,7 @@ def captured(
     forward: Forward,  # the function, from tensors to tensors and sizes
     # the modules that have read their mode so far; layers do so when they are called
     read: dict[str, bool],
+    shapes: type[ShapeEnv] = ShapeEnv,  # `Unfixed` keeps the sizes that the example has to have as symbols
 ) -> Capture:
     """Return the graph of a function that calls a model.
 
@@ -69,8 +70,8 @@ def captured(
     for fixed in dict.fromkeys((frozenset(), behind)):
         if fixed != every:
             with contextlib.suppress(Exception):
-                return _captured(model, inputs, forward, read, fixed)
-    return _captured(model, inputs, forward, read, every)
+                return _captured(model, inputs, forward, read, (fixed, shapes))
+    return _captured(model, inputs, forward, read, (every, shapes))
 
 
 def _captured(
@@ -78,10 +79,11 @@ def _captured(
     inputs: Sequence[Tensor],
     forward: Forward,
     read: dict[str, bool],
-    fixed: Container[Any],
+    sizes: tuple[Container[Any], type[ShapeEnv]],
 ) -> Capture:
     """Return the graph of a function, with some sizes fixed, by the places of tensors and dimensions."""
-    shapes = ShapeEnv(duck_shape=False)
+    fixed, kind = sizes
+    shapes = kind(duck_shape=False)
     mode = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True, static_shapes=True)
 
     def run(*given: Tensor) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from fusegen.models.reader.aten_calls import layer_of
 
 PATHS = (nn.Sequential, nn.ModuleList, nn.ParameterList)
 ACTIVATIONS = nn.modules.activation.__name__
+SIZED = tuple(each.__name__ for each in (nn.modules.linear, nn.modules.conv, nn.modules.sparse))
 POOLINGS = nn.modules.pooling.__name__
 NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm)
 OF_NORMS = ("eps", "num_groups", "p")  # of norms and of dropouts
@@ -65,10 +66,18 @@ def _names(module: nn.Module) -> Iterator[str]:
                 yield name
     elif isinstance(module, (*NORMS, nn.Dropout)):
         yield from (name for name in OF_NORMS if isinstance(vars(module).get(name), int | float))
+    elif type(module).__module__ in SIZED:
+        yield from (name for name in vars(module) if _has_sizes(module, name))
     elif type(module).__module__ == POOLINGS:
         yield from (name for name, value in vars(module).items() if _with_labels(value))
     elif not type(module).__module__.startswith("torch.nn"):
         yield from (name for name in vars(module) if not name.startswith("_") and name != "training")
+
+
+def _has_sizes(module: nn.Module, name: str) -> bool:
+    """Return True for a number of a layer that forward may read: ``self.fc.out_features``."""
+    value = vars(module)[name]
+    return not name.startswith("_") and isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def fixed(region: Region) -> dict[str, Any]:
@@ -137,6 +146,8 @@ def _labelled(text: str, value: Any, found: Numbers) -> Any:
     plain = next((kind for kind, carrier in CARRIERS.items() if isinstance(value, carrier)), type(value))
     if plain in (tuple, list):
         value = plain(_labelled(f"{text}[{place}]", each, found) for place, each in enumerate(value))
+    elif plain is dict:
+        return {key: _labelled(f"{text}[{key!r}]", each, found) for key, each in value.items()}
     elif plain in (int, float):
         return carried(text, plain(value), found)
     elif plain is str:

@@ -14,7 +14,9 @@ from torch import fx
 from torch._ops import OpOverload
 
 from fusegen.models.lift.constructor_numbers import operand
+from fusegen.models.lift.fx_graph import name_of
 from fusegen.models.lift.labels import label_of
+from fusegen.models.reader.aten_calls import value_of
 from fusegen.models.reader.formula import Unfit
 
 INFIX: dict[Callable[..., Any], str] = {
@@ -29,6 +31,7 @@ NAMESPACES = {
     "torch.nn.functional": torch.nn.functional, "torch.special": torch.special,
     "torch.linalg": torch.linalg, "torch.fft": torch.fft,
 }  # fmt: skip
+COUNTED = frozenset("unbind chunk unsafe_chunk split unsafe_split".split())  # give any number of tensors
 WIDTH = 96  # of a line of forward
 PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.memory_format, torch.layout)
 
@@ -160,6 +163,19 @@ def required_value(default: Any, name: Any) -> list[str]:
     shown = value_text(default, {})
     differs = f"{name} is not None" if default is None else f"{name} != {shown}"
     return [f"if {differs}:", f'    raise ValueError("forward was traced with {name}={default!r}")']
+
+
+def counts(node: fx.Node) -> int:
+    """Return how many tensors a call gave, where the sizes of what it takes apart decide it; else zero."""
+    parts: Any = [*node.args[1:2], *node.kwargs.values()]
+    is_of_list = any(isinstance(each, tuple | list) for each in parts)  # whose length is that of the result
+    is_counted = node.op != "call_module" and name_of(node) in COUNTED and not is_of_list
+    return len(value_of(node)) if is_counted else 0
+
+
+def required_count(node: fx.Node, text: str) -> list[str]:
+    """Return the lines that refuse another number of tensors than a call gave, from the text of these."""
+    return required_value(counts(node), f"len({text})") if counts(node) else []
 
 
 def required_mode(module: str, mode: object) -> list[str]:

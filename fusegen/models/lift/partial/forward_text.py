@@ -6,39 +6,25 @@ stands in its line.
 
 import inspect
 import itertools
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import SymFloat, SymInt, fx
+from torch import fx
 
 from fusegen.models.lift.merged_modes import CALL
 from fusegen.models.lift.partial.attributes import attribute
-from fusegen.models.lift.partial.call_text import call_text, value_text, wrapped
+from fusegen.models.lift.partial.call_text import call_text, required_count, value_text, wrapped
+from fusegen.models.lift.partial.forward_items import Context, folded, is_item, reads, within
 from fusegen.models.lift.partial.readable import SIZES
-from fusegen.models.lift.regions.aliases import writes
+from fusegen.models.lift.partial.row_sizes import required_sizes
 from fusegen.models.lift.regions.biases import without_bias
 from fusegen.models.lift.regions.naming import WISHED
-from fusegen.models.lift.regions.pointwise import CONSTANT, constant_of
+from fusegen.models.lift.regions.pointwise import CONSTANT
 from fusegen.models.lift.regions.region_spec import RegionSpec
-from fusegen.models.reader.aten_calls import value_of
 from fusegen.models.reader.formula import Unfit
 
 MOST_INSIDE = 64  # characters of a text that stands in another line
-
-
-@dataclass(frozen=True)
-class Context:
-    """The context of the text of forward."""
-
-    graph: fx.Graph  # of forward
-    regions: Mapping[fx.Node, RegionSpec]  # by their results
-    functions: Mapping[str, str]  # the names of the regions' functions, by their keys
-    names: Mapping[str, Any]  # of the file, with their values
-    lines: Mapping[fx.Node, int]  # of the model's file, by node
-    # the variable that a line of the model assigns to; empty where there is none
-    variable: Callable[[int], str]
 
 
 class CannotWrite(Exception):
@@ -55,71 +41,16 @@ def forward_lines(of: Context) -> list[str]:
     Raises:
         CannotWrite: a node has no text.
     """
-    folded = _folded(of)
-    items = [node for node in of.graph.nodes if node not in folded and _is_item(node, of)]
-    reads = {node: tuple(_reads(node, of)) for node in items}
-    written = _Lines(of, reads, _within(items, reads, of))
+    without_text = folded(of)
+    items = [node for node in of.graph.nodes if node not in without_text and is_item(node, of)]
+    read_by = {node: tuple(reads(node, of)) for node in items}
+    written = _Lines(of, read_by, within(items, read_by, of))
     for node in items:
         try:
             written.take(node)
         except Unfit as error:
             raise CannotWrite(node, str(error)) from None
     return written.lines
-
-
-def _is_item(node: fx.Node, of: Context) -> bool:
-    """True if a node is a call in the text, which an input, an attribute and half of a pair is not."""
-    if node.op in ("placeholder", "get_attr"):
-        return False
-    is_read = bool(node.users) or node.op in ("output", "call_module") or writes(node)
-    return is_read and not _is_half(node)
-
-
-def _folded(of: Context) -> set[fx.Node]:
-    """Return the nodes without a text: those inside of regions, and the numbers that only these read."""
-    found = {part for each in of.regions.values() for part in each.region.nodes} - set(of.regions)
-    gone = found | set(of.regions)
-    for node in reversed(of.graph.nodes):
-        is_number = node.op == "call_function" and isinstance(value_of(node), SymInt | SymFloat)
-        known = constant_of(node) is not None or is_number
-        if known and node.users and set(node.users) <= gone:
-            found.add(node)
-            gone.add(node)
-    return found
-
-
-def _is_half(node: fx.Node) -> bool:
-    """Return True if a node is the output or the bias of a convolution without its bias."""
-    of = node.args[0] if node.args else None
-    return node.target is operator.getitem and isinstance(of, fx.Node) and of.target is without_bias
-
-
-def _reads(node: fx.Node, of: Context) -> Iterator[fx.Node]:
-    """Yield the nodes in the text of a node."""
-    yield from of.regions[node].region.inputs if node in of.regions else node.all_input_nodes
-
-
-def _within(
-    items: Sequence[fx.Node], reads: Mapping[fx.Node, tuple[fx.Node, ...]], of: Context
-) -> dict[fx.Node, fx.Node]:
-    """The nodes whose text stands in the next call's: it is of one statement and alone reads them, once."""
-    readers: dict[fx.Node, list[fx.Node]] = {}
-    for node in items:
-        for each in reads[node]:
-            readers.setdefault(each, []).append(node)
-    found: dict[fx.Node, fx.Node] = {}
-    for node, following in itertools.pairwise(items):
-        own = readers.get(node, [])
-        once = own == [following] and _count(node, following, reads) == 1
-        same = of.lines.get(node, 0) == of.lines.get(following, 0) != 0 or following.op == "output"
-        if once and same and node.target is not without_bias:
-            found[node] = following
-    return found
-
-
-def _count(node: fx.Node, reader: fx.Node, reads: Mapping[fx.Node, tuple[fx.Node, ...]]) -> int:
-    given = itertools.chain(reader.args, reader.kwargs.values())
-    return max(1, sum(each is node for each in given)) if node in reads[reader] else 0
 
 
 @dataclass
@@ -156,6 +87,7 @@ class _Lines:
         for each in self.reads[node]:
             if each.op == "get_attr":
                 self.texts[each] = self._attribute(each)
+        self.lines += required_sizes(self.of.regions.get(node), self.texts)
         text = self._text(node)
         if node.op == "output":
             self.lines += wrapped(f"return {text}")
@@ -168,6 +100,7 @@ class _Lines:
         else:
             self.within.pop(node, None)
             self.lines += wrapped(f"{self._named(node, self._wished(node))} = {text}")
+            self.lines += required_count(node, self.texts[node])
 
     def _text(self, node: fx.Node) -> str:
         if node in self.of.regions:
@@ -183,8 +116,8 @@ class _Lines:
             text = value_text(node.args[0], self.texts)
             return text[1:-1] if isinstance(node.args[0], tuple) and len(node.args[0]) > 1 else text
         if node.op == "call_module":
-            given = [value_text(each, self.texts) for each in node.args]
-            given += [f"{key}={value_text(each, self.texts)}" for key, each in node.kwargs.items()]
+            named = (f"{key}={value_text(each, self.texts)}" for key, each in node.kwargs.items())
+            given = [*(value_text(each, self.texts) for each in node.args), *named]
             return f"{self._path(str(node.target))}({', '.join(given)})"
         return call_text(node, self.texts, self.of.names)
 
@@ -223,9 +156,8 @@ class _Lines:
         return name in self.of.functions.values() or callable(known) or inspect.ismodule(known)
 
     def _wished(self, node: fx.Node) -> str:
-        if node.target in SIZES.values():
-            return str(node.target)
-        return self.of.variable(self.of.lines.get(node, 0)) or node.name
+        own = self.of.variable(self.of.lines.get(node, 0)) or node.name
+        return str(node.target) if node.target in SIZES.values() else own
 
     def _named(self, node: fx.Node, wished: str) -> str:
         """Return a variable for a node: the wished one, if the value that it holds is read no more."""

@@ -21,7 +21,8 @@ from fusegen.models.lift.load import Problem, line_span, refuse_variadic, tellin
 from fusegen.models.lift.model_graphs import as_written, refuse_hooks
 from fusegen.models.lift.partial.attributes import attribute, label_numbers
 from fusegen.models.lift.partial.call_text import required_mode, required_value
-from fusegen.models.lift.partial.forward_text import CannotWrite, Context, forward_lines
+from fusegen.models.lift.partial.forward_items import Context
+from fusegen.models.lift.partial.forward_text import CannotWrite, forward_lines
 from fusegen.models.lift.partial.held import constants, free, in_regions, kinds, required
 from fusegen.models.lift.partial.module import HEAD, NoForward, module_text
 from fusegen.models.lift.partial.readable import make_readable

@@ -15,7 +15,7 @@ from torch import SymInt, Tensor, fx
 from torch._ops import OpOverload
 
 from fusegen.models.lift.fx_graph import name_of
-from fusegen.models.lift.labels import plain
+from fusegen.models.lift.labels import label_of, plain
 from fusegen.models.lift.noted_calls import METHOD, PLACED, REFLECTED
 from fusegen.models.reader.aten_calls import calls_of, hint, value_of
 from fusegen.models.reader.operator_call import Place
@@ -54,7 +54,8 @@ def make_readable(graph: fx.Graph, inside: Container[fx.Node]) -> None:
     for node in [*graph.nodes]:
         if node in inside or node.op != "call_function":
             continue
-        if isinstance(node.target, OpOverload) and not _is_whole(node):
+        is_read = any(user in inside for user in node.users)
+        if isinstance(node.target, OpOverload) and (is_read or not _is_whole(node)):
             _name(node)
         elif isinstance(node.target, OpOverload):
             node.replace_all_uses_with(node.args[0])
@@ -68,7 +69,8 @@ def make_readable(graph: fx.Graph, inside: Container[fx.Node]) -> None:
 def _is_whole(node: fx.Node) -> bool:
     """Return True if a node is a slice of all of a dimension."""
     given = node.args[2:]
-    return name_of(node) == "slice" and given in ((), (0,), (0, WHOLE_LENGTH))
+    is_known = any(label_of(each) is not None for each in given)
+    return name_of(node) == "slice" and not is_known and given in ((), (0,), (0, WHOLE_LENGTH))
 
 
 def _name(node: fx.Node) -> None:

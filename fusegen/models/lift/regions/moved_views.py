@@ -20,7 +20,7 @@ from fusegen.models.lift.regions.aliases import writes
 from fusegen.models.lift.regions.growing import same_shape
 from fusegen.models.lift.regions.naming import WISHED
 from fusegen.models.lift.regions.pointwise import Pointwise, pointwise
-from fusegen.models.reader.aten_calls import calls_of, value_of
+from fusegen.models.reader.aten_calls import calls_of, hint, value_of
 from fusegen.models.reader.aten_table import Rows
 from fusegen.models.reader.formula import Unfit
 
@@ -232,7 +232,9 @@ def _reshaped(operand: fx.Node, before: fx.Node, behind: fx.Node) -> Call | None
             sizes += [1] * len(made)
         else:
             return None
-    return RESHAPE, (sizes,)
+    known = [hint(each) for each in sizes]
+    is_one = sum(each != 1 for each in known) == 1  # which the constructor may decide
+    return RESHAPE, ([-1 if each != 1 and is_one else each for each in known],)
 
 
 def _rank(node: fx.Node) -> int:
