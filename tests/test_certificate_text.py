@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,11 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusegen.evidence.certify import certificate_text
-from fusegen.evidence.certify.certificate import DEVICES, DTYPES, Certificate, Claim, Kernel, Machine
+from fusegen.evidence.certify.certificate import (
+    DEVICES,
+    DTYPES,
+    SUFFIX,
+    Certificate,
+    Claim,
+    Kernel,
+    Machine,
+)
 from fusegen.evidence.certify.findings import Accuracy, Evidence, Local, Output, Run, Tried, Worst
 
 HERE = Machine("x86_64 AVX2", "2.13.0+cpu", "c++ 12.2.0")
 MOST_WIDE, MOST_LINES, MOST_RUNS = 160, 30, 4
+GRADIENT, SWEPT = re.compile(r"^\w+ +gradient of (\w+)", re.MULTILINE), "all 4,294,967,296"
+MORE = re.compile(r"^(\w+ +BROKEN | +\S+ to ).*\n", re.MULTILINE)
 AT = "0x1.23456789abcdep-1021"  # as long as a double is
 RICH = Evidence(
     "float32",
@@ -65,6 +76,16 @@ def written(*found: Evidence, devices: tuple[str, ...] = ("cpu",), formula: str 
 
 def test_a_certificate_is_this_text(golden: Callable[[str, str], None]) -> None:
     golden("certificate.txt", written(RICH, HALF))
+
+
+def test_committed_certificates_are_short() -> None:
+    """Of one tensor they have few lines, but for sentences of broken promises, and runs."""
+    texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "generated").rglob(f"*{SUFFIX}")}
+    assert {path for path, text in texts.items() if max(map(len, text.splitlines())) > MOST_WIDE} == set()
+    of_one = {path for path, text in texts.items() if {*GRADIENT.findall(text)} == {"x"} and SWEPT in text}
+    assert len(of_one) > 50
+    sizes = {path: len(MORE.sub("", texts[path]).splitlines()) for path in of_one}
+    assert {path: size for path, size in sizes.items() if size > MOST_LINES} == {}
 
 
 def test_a_certificate_has_the_same_bytes_each_time() -> None:

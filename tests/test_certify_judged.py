@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Workshop
+from conftest import ROOT, Workshop
 from torch import Tensor
 
 from fusegen.algebra.simplify.stable import stable
@@ -208,6 +208,18 @@ def test_parameters_move_one_at_a_time_and_all_together() -> None:
     assert {value > 0 for values in drawn for value in values.values()} == {True, False}
     assert parameter_values.combinations({"a": Fraction(0), "b": Fraction(1)}) == found
     assert parameter_values.combinations({}) == []
+
+
+def test_the_documentation_has_the_values_that_parameters_take() -> None:
+    text = " ".join((ROOT / "docs/certificates.md").read_text(encoding="utf-8").split())
+    named = {"±0.1": 0.1, "±0.01": 0.01, "±2^-30": 2.0**-30, "±2^30": 2.0**30, "±2^33": 2.0**33}
+    *first, last = named
+    assert f"At other values {parameter_values.MOST_INPUTS} inputs are tried: one scalar at a time" in text
+    assert f"at the halves from -3 to 3, {', '.join(first)} and {last}, " in text
+    assert f"and all of them together at {parameter_values.DRAWS} draws" in text
+    halves = [k / 2 for k in range(-6, 7)]
+    sizes = [sign * size for size in named.values() for sign in (1, -1)]
+    assert sorted(map(float, parameter_values.VALUES)) == pytest.approx(sorted([*halves, *sizes]))
 
 
 @DTYPES

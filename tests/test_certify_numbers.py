@@ -561,6 +561,18 @@ def test_the_cells_of_a_sweep_are_those_of_every_input(
         assert ends(totals) != ends(few)  # so that neighbours were judged together
 
 
+@pytest.mark.parametrize("count", FAR_OFF)
+def test_an_error_that_rounds_to_4_ulp_is_counted_in_no_cell(count: int) -> None:
+    """It is 4 + 2^-24 ulp at 1; a level below the first one is the last one of the cell before."""
+    just_below, start = IntervalFilter(unary(X * (1 - Fraction(1, 2**47))), {}), 0x3FC00000
+    bits = torch.arange(start, start + MANY, dtype=torch.int32)
+    x, one = bits.view(torch.float32), torch.ones(MANY)
+    totals, cells = tallied(just_below, [[(bits + 4).view(torch.float32), one], [x, one]], start, count)
+    assert (totals.open, int(cells.inputs[start // CELL])) == (0, MANY)
+    assert float(cells.largest(0, OURS).max()) == 4
+    assert int(cells.above.sum()) == 0
+
+
 # texts without a function of their own, and constants
 ELSEWHERE = {
     "fma",

@@ -75,17 +75,19 @@ def test_a_point_that_exceeds_is_judged_by_the_box_around_it(inside: float, exce
         assert 0.49 < worst.own.at["x"] < 1.01
 
 
-SOFT_CAP = "inputs: {up: {}, cap: {}}\nformula: cap * tanh(up / cap)"
+SOFT_CAPS = ("cap * tanh(up / cap)", "silu(x) * cap * tanh(up / cap)")
 
 
 @pytest.mark.few(1)
+@pytest.mark.parametrize("formula", SOFT_CAPS)
 @pytest.mark.parametrize("which", Pass)
 @pytest.mark.parametrize("device", Device)
 def test_inputs_at_which_eager_fails_as_well_take_no_double(
-    which: Pass, device: Device, workshop: Workshop
+    which: Pass, device: Device, formula: str, workshop: Workshop
 ) -> None:
     """The quotient overflows where cap is subnormal, in eager's operations, too."""
-    compiled = compiled_file(workshop.spec("soft_cap", SOFT_CAP))
+    names = "x: {}, up: {}, cap: {}" if "x" in formula else "up: {}, cap: {}"
+    compiled = compiled_file(workshop.spec("soft_cap", f"inputs: {{{names}}}\nformula: {formula}"))
     known = compiled.facts[which].estimates[device]
     assert (known.single.ulp > 1e6) == (which is Pass.BACKWARD)
     assert known.float_ok

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from fusegen.core.ops import FUNCTIONS
 from fusegen.evidence.bench.measurements import from_json_lines
 from fusegen.evidence.certify import certificate_text
 from fusegen.evidence.certify.certificate import Certificate, Claim, Kernel, Machine
-from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Worst
+from fusegen.evidence.certify.findings import Accuracy, Evidence, Local, Output, Worst
 from fusegen.evidence.report import accuracy, speed
 from fusegen.language.parse import parse_spec
 from fusegen.language.schema import FIELDS
@@ -30,8 +31,8 @@ def erring(ulp: float, misrounded: int) -> Accuracy:
 OUTPUT = Output("value", erring(2.0, 2), erring(3.0, 1))
 
 
-def certified(device: str, dtype: str) -> str:
-    evidence = Evidence(dtype, 4, False, 0, (OUTPUT,))
+def certified(device: str, dtype: str, evidence: Evidence | None = None) -> str:
+    evidence = evidence or Evidence(dtype, 4, False, 0, (OUTPUT,))
     kernel = Kernel(device, "0" * 16, Machine("a chip", "2.13.0", "c++ 12"))
     return certificate_text.text(Certificate().with_evidence(Claim("gate", "", (dtype,)), kernel, evidence))
 
@@ -47,6 +48,24 @@ def table_in(page: str, head: str) -> list[str]:
 def test_the_tables_of_accuracy_are_the_certificates(device: str) -> None:
     table = accuracy.table(GENERATED, device)
     assert table_in(ACCURACY, table[0]) == table
+
+
+def test_the_table_of_4_ulp_is_that_of_the_certificates() -> None:
+    table = accuracy.within(GENERATED)
+    assert table_in(ACCURACY, table[0]) == table
+
+
+def test_an_output_is_within_4_ulp_if_no_cell_exceeds_it(tmp_path: Path) -> None:
+    exceeding = replace(OUTPUT, name="gradient of x", local=Local((1234, 3)))
+    for name, inputs in (("gate", 2**32), ("several", 2**20)):
+        evidence = Evidence("float32", inputs, True, 0, (OUTPUT, exceeding))
+        text = certified("cuda", "float32", evidence)
+        (tmp_path / f"{name}.certificate.txt").write_text(text, encoding="utf-8")
+    assert accuracy.within(tmp_path) == [
+        "| within 4 ulp: 1 of 2 | CUDA, value | CUDA, gradient | CPU, value | CPU, gradient |",
+        "|---|---|---|---|---|",
+        "| gate | yes | 1,234 | - | - |",
+    ]
 
 
 def test_readme_has_rows_of_the_table_of_accuracy() -> None:
@@ -105,6 +124,7 @@ def test_report_prints_the_tables_of_the_pages(monkeypatch: pytest.MonkeyPatch) 
     told = CliRunner().invoke(main, ["report", "accuracy"]).output
     shown = [
         *(accuracy.table(GENERATED, device) for device in accuracy.NAMES),
+        accuracy.within(GENERATED),
         accuracy.exceptions(GENERATED),
     ]
     assert told == "".join("\n".join(lines) + "\n\n" for lines in shown)

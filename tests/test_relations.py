@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import ROOT
 from mutants.faults import GRADIENT, TANGENT, VALUE, Fault, planted
 from torch import Tensor
 
@@ -180,3 +181,10 @@ def test_calls_on_cuda_are_as_on_any_device(monkeypatch: pytest.MonkeyPatch, wro
     assert tried is not None
     calls = [*sizes._repeated((4, 8, 8, 64), tried), *sizes._large_in_place(tried)]
     assert [bool(compared.differ.any()) for compared in calls] == [wrong != 1] * 5
+
+
+def test_the_documentation_has_a_row_for_each_relation() -> None:
+    text = (ROOT / "docs/certificates.md").read_text(encoding="utf-8")
+    rows = text.partition("## Relations")[2].partition("\n## ")[0].splitlines()
+    head, *named = (row.split(" | ")[0].removeprefix("| ") for row in rows if row.startswith("| "))
+    assert (head, named) == ("relation", [*RELATIONS])

@@ -25,7 +25,7 @@ def accuracy(output: Path) -> None:
     from fusegen.evidence.report import accuracy
 
     tables = [accuracy.table(output, device) for device in accuracy.NAMES]
-    for lines in (*tables, accuracy.exceptions(output)):
+    for lines in (*tables, accuracy.within(output), accuracy.exceptions(output)):
         click.echo("\n".join(lines) + "\n")
 
 

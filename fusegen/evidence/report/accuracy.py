@@ -1,4 +1,4 @@
-"""Tables of accuracy, from certificates: one for each device, and one of the broken promises.
+"""Tables of accuracy, from certificates: one for each device, one of 4 ulp, and one of the broken promises.
 
 Errors are the largest over all 2**32 float32 inputs, in ulp of the exact result. A device for which a spec
 has no certificate of the current format has "-" in its cells.
@@ -10,6 +10,7 @@ from pathlib import Path
 from fusegen.evidence.certify import certificate_state
 from fusegen.evidence.certify.certificate import DEVICES, SUFFIX
 from fusegen.evidence.certify.findings import Accuracy, Evidence
+from fusegen.evidence.certify.sweep import EVERY
 
 SPECS = ("gelu", "gelu_tanh", "silu", "mish", "quick_gelu", "sigmoid", "tanh", "elu")
 OUTPUTS = {"value": "value", "gradient of x": "gradient"}
@@ -27,6 +28,32 @@ def table(folder: Path, device: str, specs: tuple[str, ...] = SPECS) -> list[str
         for output, label in OUTPUTS.items():
             lines.append(f"| {name} | {label} | {' | '.join(cells(found.get('float32'), output))} |")
     return lines
+
+
+def within(folder: Path) -> list[str]:
+    """Return which outputs are within 4 ulp at every float32 input, of each function of one tensor.
+
+    A cell says ``yes``, or in how many cells of inputs an error exceeds 4 ulp.
+    """
+    found: dict[str, list[str]] = {}
+    for path in sorted(folder.rglob(f"*{SUFFIX}")):
+        name = path.relative_to(folder).as_posix().removesuffix(SUFFIX)
+        sweeps = {device: dict(evidences(path, device)).get("float32") for device in NAMES}
+        if any(sweep and sweep.inputs == EVERY for sweep in sweeps.values()):
+            found[name] = [cell for sweep in sweeps.values() for cell in _exceeding(sweep)]
+    every = [cell for cells in found.values() for cell in cells if cell != NOTHING]
+    columns = (f"{device}, {label}" for device in NAMES.values() for label in OUTPUTS.values())
+    heads = (f"within 4 ulp: {every.count('yes')} of {len(every)}", *columns)
+    rows = [f"| {name} | {' | '.join(cells)} |" for name, cells in found.items()]
+    return [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows]
+
+
+def _exceeding(sweep: Evidence | None) -> tuple[str, str]:
+    """Return the cells of the table of 4 ulp for the value and the gradient on a device."""
+    if sweep is None or sweep.inputs != EVERY:
+        return NOTHING, NOTHING
+    value, gradient, *_ = (output.local.over[0] for output in sweep.outputs)
+    return f"{value:,}" if value else "yes", f"{gradient:,}" if gradient else "yes"
 
 
 def exceptions(folder: Path) -> list[str]:

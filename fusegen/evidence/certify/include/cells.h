@@ -6,7 +6,7 @@ namespace {
 
 constexpr int CELL_BITS = 17, CELLS = 1 << (32 - CELL_BITS);  // 131,072 neighbouring inputs each
 constexpr int LEVELS = 23;  // an error above 4 * 2^j and not above 8 * 2^j has level j; the last has no end
-constexpr double COUNTED = 4;  // smaller errors have no level
+constexpr double COUNTED = 4;  // an error up to this one has no level
 enum Sign : uint32_t { POSITIVE = 1, NEGATIVE = 2 };
 
 }  // namespace

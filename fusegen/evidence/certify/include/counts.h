@@ -17,10 +17,10 @@ inline void count_column(const Run& run, int k, int who, SweepTotals* totals) {
   uint64_t& worst = *worst_of(run.task.cells, k, who, first >> CELL_BITS);
   if (packed(most_of_run, 0) >> 32 > worst >> 32)
     for (int64_t i = 0; i < run.count; ++i) worst = larger(worst, packed(error(i), first + uint32_t(i)));
-  if (most_of_run > COUNTED) {
+  if (has_level(most_of_run)) {
     uint32_t* above = above_of(run.task.cells, k, who, first >> CELL_BITS);
     for (int64_t i = 0; i < run.count; ++i)
-      if (error(i) > COUNTED) ++above[level_of(error(i))];
+      if (has_level(error(i))) ++above[level_of(error(i))];
   }
   if (who == 0) {
     const double low = maximum_of(run.count, [=](int64_t i) { return -double(values[i]); });

@@ -26,12 +26,13 @@ HOST_DEVICE float float_of(uint32_t bits) {
   memcpy(&v, &bits, 4);
   return v;
 }
-HOST_DEVICE uint64_t packed(double error, uint32_t input) {
-  return uint64_t(bits_of(float(least(error, 3e38)))) << 32 | input;
-}
-// The level of an error above COUNTED: the exponent of the next smaller float, from that of COUNTED on.
+// An error as cells have it.
+HOST_DEVICE float size_of(double error) { return float(least(error, 3e38)); }
+HOST_DEVICE uint64_t packed(double error, uint32_t input) { return uint64_t(bits_of(size_of(error))) << 32 | input; }
+HOST_DEVICE bool has_level(double error) { return size_of(error) > float(COUNTED); }
+// The level of an error that has one: the exponent of the next smaller float, from that of COUNTED on.
 HOST_DEVICE int level_of(double error) {
-  const int level = int(bits_of(float(least(error, 3e38))) - 1 >> 23) - 129;
+  const int level = int(bits_of(size_of(error)) - 1 >> 23) - 129;
   return level < LEVELS - 1 ? level : LEVELS - 1;
 }
 HOST_DEVICE uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }

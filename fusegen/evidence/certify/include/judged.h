@@ -56,7 +56,7 @@ HOST_DEVICE Found judged(const Task& task, int64_t begin, Open open, Above above
         }
         const double error = got == got ? most(fabs(place - lo), fabs(place - hi)) * scale : INF;
         found.worst[k][who] = larger(found.worst[k][who], packed(error, bits));
-        if (error > COUNTED) above(k, who, level_of(error));
+        if (has_level(error)) above(k, who, level_of(error));
         found.misrounded[k][who] += !(got == rounded || got == other);
         if (who == 1 && k == 0 && fabs(double(got)) < INF) {
           const double away = fabs(place - v), size = most(most(fabs(v), fabs(x)), 0x1p-126);

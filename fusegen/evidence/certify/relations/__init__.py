@@ -4,11 +4,11 @@ No exact value is needed. Each row of `RELATIONS` is a relation; its cases are c
 one contiguous call at 4,096 of the judged points, drawn with the seed `trial.SEED`. A call that PyTorch's
 function refuses as well is no case; neither is one that a callable beside a formula refuses.
 
-    trial       the points, and the results of the contiguous call
-    incoming    the incoming gradient: scaled, and in other layouts
-    modes       autograd, torch.func, out= and in place
-    layouts     strides, gaps, ranks, lengths; another layout for one of several inputs
-    shapes      broadcast operands, large tensors, special values together
+    trial            the points, and the results of the contiguous call
+    incoming         the incoming gradient: scaled, and in other layouts
+    autograd_modes   autograd, torch.func, out= and in place
+    memory_layouts   strides, gaps, ranks, lengths; another layout for one of several inputs
+    sizes            broadcast operands, large tensors, special values together
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +35,7 @@ MOST_NAMED = 3  # cases of a broken relation that its sentence names
 
 
 def judged_relations(subject: Subject, device: str, dtype: torch.dtype) -> Relations:
-    """CaseCall the relations of a subject on a device in one dtype.
+    """Judge the relations of a subject on a device in one dtype.
 
     Raises:
         ValueError: the function overwrites its input, or gives other results the second time.
