@@ -30,6 +30,14 @@ def check_given(module: str, names: "Sequence[str]", tensors: "Sequence[Any]") -
         check(tensor is not None, module, f"the argument {name} is missing", TypeError)
 
 
+def check_tensors(module: str, names: "Sequence[str]", tensors: "Sequence[Any]") -> None:
+    """Refuse a call without one of its tensors, or with something else in its place."""
+    check_given(module, names, tensors)
+    for name, tensor in zip(names, tensors):
+        other = f"{name} must be a tensor, not {type(tensor).__name__}"
+        check(isinstance(tensor, torch.Tensor), module, other, TypeError)
+
+
 def check_writable(module: str, out: torch.Tensor) -> None:
     """Refuse, as PyTorch does, a tensor whose change autograd could not be told of."""
     frozen = out.is_inference() and not torch.is_inference_mode_enabled()
