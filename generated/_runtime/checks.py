@@ -66,8 +66,8 @@ def check_along(module: str, name: str, value: Any, x: Any, dim: int) -> None:
     one = value.dim() <= 1
     check(one, module, f"{name} must have one dimension, and has {value.dim()}")
     count, size = value.numel(), x.size(dim) if x.dim() > dim else 1
-    places = f"{name} has {count} numbers for {size} places along dimension {dim}"
-    check(count == 1 or count == size, module, places)
+    if count != 1 and count != size:  # a sentence of symbolic numbers would fix them
+        check(False, module, f"{name} has {count} numbers for {size} places along dimension {dim}")
 
 
 def check_mask(module: str, name: str, value: Any) -> None:

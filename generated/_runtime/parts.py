@@ -21,6 +21,7 @@ from .activation import Activation
 from .calls import dtype_of, is_symbolic
 from .checks import check_tensors
 from .compiled_call import in_front_of_parts
+from .row_operands import same
 from .row_reductions import check_reduction
 from .rows import Rows
 
@@ -90,9 +91,11 @@ def of_whole(kernels: Parts, *arguments: Any) -> Any:
     if is_symbolic(*tensors):
         return in_one_part(kernels, kernels.means, *arguments)
     check_tensors(kernels.name, kernels.signature.tensors, tensors)
-    is_alike = all(t.shape == tensors[0].shape for t in tensors)
+    is_alike = all(same(t.shape, tensors[0].shape) for t in tensors)
     whole: Any = tensors if is_alike else torch.broadcast_tensors(*tensors)
     shape, size = whole[0].shape, whole[0].numel()
+    if isinstance(size, torch.SymInt):  # of torch.export, which would keep how this size is cut
+        return in_one_part(kernels, kernels.means, *arguments)
     if reduction == "none":
         values = kernels.means(*(t.reshape(-1, 1) for t in whole), *scalars).reshape(shape)
         return _as_result(values, tensors)
@@ -118,7 +121,10 @@ def in_one_part(kernels: Parts, function: "Callable[..., Any]", *arguments: Any)
     total = values.reshape(()).to(wide)
     if reduction != "mean":
         total = total * whole[0].numel()
-    return _as_result(total / whole[0].shape[:1].numel() if reduction == "batchmean" else total, tensors)
+    if reduction == "batchmean":
+        is_known = isinstance(whole[0], torch.Tensor) and whole[0].dim()
+        total = total / (whole[0].shape[0] if is_known else whole[0].shape[:1].numel())
+    return _as_result(total, tensors)
 
 
 def _as_result(made: torch.Tensor, tensors: "Sequence[torch.Tensor]") -> torch.Tensor:
