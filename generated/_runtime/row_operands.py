@@ -33,7 +33,7 @@ def are_usual(kernels: Any, tensors: "Sequence[Any]") -> bool:
     """
     shape = tensors[0].shape
     row = shape[kernels.over :] or None if kernels.has_one_row else None
-    of_features = None
+    of_features: Any = None
     for is_feature, tensor in zip(kernels.are_features, tensors):
         own = tensor.shape
         if is_feature and of_features is None:
