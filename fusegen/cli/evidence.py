@@ -79,7 +79,11 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
     paths = library.find_all(specs, specs_folder())
     if arguments.at:
         at, of_elements = (map(_hexadecimal, arguments.at), map(build.compiled_file, paths))
-        click.echo(certification.looked_at(tuple(of_elements), options, tuple(at)), nl=False)
+        told = certification.looked_at(tuple(of_elements), options, tuple(at))
+        if not told:
+            numbers = f"{counted(len(arguments.at), 'number')}, and each tensor of an input has one"
+            raise click.BadParameter(numbers, param_hint="--at")
+        click.echo(told, nl=False)
         return
     compiled = tuple(map(build.compiled_either, paths))
     if arguments.sample is None:
