@@ -263,6 +263,18 @@ def test_list_tells_the_mistakes_of_all_specs(workshop: Workshop) -> None:
     assert "'y' is neither an input, a parameter, a named step nor a constant" in told
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_an_output_without_space_is_one_sentence() -> None:
+    command = [sys.executable, "-m", "fusegen", "list", "--functions"]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    sentence = "standard output: this cannot be written: no space left on device"
+    assert done.stderr == f"{sentence}\n  hint: free some space, or choose another place\n"
+    assert done.returncode == 2
+
+
 @pytest.mark.parametrize("verb", ["bench", "tune"])
 def test_seconds_are_not_negative(workshop: Workshop, verb: str) -> None:
     refused = workshop.refused(verb, "gelu", "--seconds", "-1")
