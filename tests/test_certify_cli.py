@@ -282,6 +282,11 @@ def test_what_is_no_number_is_no_input(halved: Workshop, text: str) -> None:
     assert f"Invalid value for --at: {text!r} is not a number" in halved.refused("certify", "--at", text)
 
 
+def test_an_input_has_one_number_for_each_tensor(halved: Workshop) -> None:
+    refused = halved.refused("certify", "--at", "1", "--at", "2", "--device", "cpu")
+    assert "Invalid value for --at: 2 numbers, and each tensor of an input has one" in refused
+
+
 @pytest.mark.parametrize(
     ("text", "result"), [("100", "0x1.9000000000000p+5"), ("-1e-3", "-0x1.0640000000000p-11")]
 )

@@ -23,6 +23,7 @@ from fusegen.cli import EXTRAS, WHOLE, main
 from fusegen.cli.showing import STAGES
 from fusegen.evidence.show import STAGES as SHOWN
 from fusegen.language import library
+from fusegen.project import modules
 
 RUNTIME = "new      generated/_runtime\n"  # what the first build in a folder prints, too
 
@@ -246,9 +247,38 @@ def test_new_refuses_a_name_that_cannot_be_one(workshop: Workshop, name: str) ->
 def test_list_shows_what_comes_with_fusegen_where_there_are_no_specs(
     first_build: Path, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two specs: to compile the library takes minutes."""
+    """None is compiled, which would take minutes for the library."""
     monkeypatch.setattr(library, "shipped", lambda: first_build / "specs")
-    assert [line.split("\t")[0] for line in workshop.run("list").output.splitlines()] == ["gate", "twice"]
+    monkeypatch.delattr(modules, "_one_by_one")
+    monkeypatch.delattr(modules, "_on_all_processors")
+    lines = [line.split("\t") for line in workshop.run("list").output.splitlines()]
+    assert [(line[0], line[3]) for line in lines] == [("gate", "not built"), ("twice", "not built")]
+
+
+def test_list_tells_the_mistakes_of_all_specs(workshop: Workshop) -> None:
+    workshop.spec("first", "formula: siluu(x)")
+    workshop.spec("second", "formula: x + y")
+    told = workshop.refused("list")
+    assert "unknown function 'siluu'" in told
+    assert "'y' is neither an input, a parameter, a named step nor a constant" in told
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_an_output_without_space_is_one_sentence() -> None:
+    command = [sys.executable, "-m", "fusegen", "list", "--functions"]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    sentence = "standard output: this cannot be written: no space left on device"
+    assert done.stderr == f"{sentence}\n  hint: free some space, or choose another place\n"
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("verb", ["bench", "tune"])
+def test_seconds_are_not_negative(workshop: Workshop, verb: str) -> None:
+    refused = workshop.refused(verb, "gelu", "--seconds", "-1")
+    assert "Invalid value for '--seconds': -1.0 is not in the range x>=0." in refused
 
 
 @pytest.mark.parametrize("verb", ["build", "check", "list", "show", "new", "schema"])

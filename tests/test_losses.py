@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from rows_emulated import emulated
@@ -237,6 +238,39 @@ def test_smaller_tensors_are_read_as_they_are() -> None:
             grads = torch.autograd.grad(own.sum(), (x, target)), torch.autograd.grad(exact.sum(), wide)
             for mine, right in zip(*grads, strict=True):
                 torch.testing.assert_close(mine.double(), right, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("way", ["called", "compiled"])
+def test_means_of_integers_are_not_rounded_to_integers(way: str) -> None:
+    compiled: Any = functools.partial(torch.compile, fullgraph=True, backend="aot_eager", dynamic=False)
+    run = {"called": lambda call: call, "compiled": compiled}[way]
+    x, y = torch.tensor([[2**25 + 1, 2, 4], [5, 6, 9]]), torch.tensor([[2**25, 3, 3], [5, 5, 5]])
+    for name, scalars in (("mse_loss", ()), ("l1_loss", ()), ("margin_ranking_loss", (0.25,))):
+        loss, tensors = run(function(name)), (x, y, torch.ones_like(x))[: 2 + len(scalars)]
+        for reduction in REDUCTIONS:
+            wanted = function(name)(*(t.double() for t in tensors), *scalars, reduction)
+            torch.testing.assert_close(loss(*tensors, *scalars, reduction), wanted.float(), rtol=0, atol=0)
+    index, logs = torch.tensor([0, 2]), -x
+    nll = run(importlib.import_module("generated.rows.nll").nll)
+    torch.testing.assert_close(nll(logs, index), F.nll_loss(logs.double(), index).float())
+
+
+def test_the_loss_of_complex_numbers_is_real() -> None:
+    x, y = torch.randn(2, 3, dtype=torch.complex64), torch.randn(2, 3)
+    for reduction in ("none", "mean", "sum"):
+        own, wanted = function("l1_loss")(x, y, reduction), F.l1_loss(x, y, reduction=reduction)
+        torch.testing.assert_close(own, wanted)
+
+
+@pytest.mark.parametrize("other", [0.5, [1.0, 2.0], numpy.ones((2, 3), numpy.float32)], ids=str)
+def test_what_is_no_tensor_is_refused(other: Any) -> None:
+    """PyTorch's operations would broadcast the values of parts to an array."""
+    refusal = f"mse_loss: target must be a tensor, not {type(other).__name__}"
+    with pytest.raises(TypeError, match=f"^{refusal}$"):
+        function("mse_loss")(torch.ones(2, 3), other)
+    refusal = f"nll: target is of the rows of a tensor, not of {type(other).__name__}"
+    with pytest.raises(TypeError, match=f"^{refusal}$"):
+        importlib.import_module("generated.rows.nll").nll(other, torch.tensor([0, 1]))
 
 
 def test_at_home_in_pytorch() -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import activation
+from torch.nn.utils import parametrizations
 
 import fusegen
 from fusegen.models.patch.activations import OTHER
@@ -288,6 +289,16 @@ def test_a_slope_of_another_dtype_is_kept() -> None:
     model = nn.Sequential(nn.PReLU(3).half())
     assert [each.module for each in fusegen.patch(model).replaced] == ["prelu"]
     assert model.state_dict()["0.weight"].dtype is torch.float16
+
+
+def test_parametrized_layers_stay_beside_activations() -> None:
+    """They refuse to be copied."""
+    normed = (parametrizations.weight_norm(layer) for layer in (nn.PReLU(4), nn.LayerNorm((3, 4))))
+    layers = nn.Linear(4, 4), nn.ELU(0.5), parametrizations.spectral_norm(nn.Linear(4, 4)), *normed
+    model, x = nn.Sequential(*layers).eval(), torch.randn(3, 4)
+    before = model(x)
+    assert [each.module for each in fusegen.patch(model).replaced] == ["elu"]
+    torch.testing.assert_close(model(x), before)
 
 
 def test_a_layer_of_any_class_is_found_by_its_formula() -> None:

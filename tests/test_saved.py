@@ -6,7 +6,7 @@ import itertools
 import shutil
 import weakref
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +14,9 @@ import torch
 from kernels import NAMES, compiled, generated
 from torch import Tensor
 from torch.nn.functional import silu
+from torch.utils.checkpoint import checkpoint
+
+from fusegen.runtime import bitmask
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
@@ -202,6 +205,24 @@ def test_only_gradients_that_are_asked_for_are_written(
     most = 2e-2 if dtype is torch.bfloat16 else 1e-5
     torch.testing.assert_close(found, expected, rtol=most, atol=most)
     assert [t.shape for t in found] == [t.shape for t in leaves]
+
+
+def test_a_checkpoint_unpacks_each_saved_tensor_once(module: ModuleType) -> None:
+    given = inputs(WHOLE)
+    found = checkpoint(module.saved_test, *given, use_reentrant=False)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, given, torch.ones_like(found)), gradients(eager, given)
+    )
+
+
+def test_a_gradient_by_a_bitmask_reads_each_saved_tensor_once() -> None:
+    """Such a gradient runs on CUDA; here PyTorch takes the place of its kernel."""
+    halved = SimpleNamespace(backward_by_mask=lambda grad, like, mask: grad * mask)
+    gradient = bitmask._gradient(halved)
+    grad, mask = torch.ones(3, requires_grad=True), torch.tensor([0.0, 1.0, 0.5])
+    again = checkpoint(lambda g: gradient.apply(g, mask[:0], mask, mask), grad, use_reentrant=False)
+    again.sum().backward()
+    torch.testing.assert_close(grad.grad, mask)
 
 
 @pytest.mark.full

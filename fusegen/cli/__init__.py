@@ -5,6 +5,7 @@ Status 0: done. 1: ``check`` found a difference, ``doctor`` something missing, `
 the command.
 """
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ EXTRAS = {  # of a missing package, the extra that has it
     "onnxscript": "onnx", "kernels": "hub", "transformers": "hub",
 }  # fmt: skip
 BACKGROUND = "FUSEGEN_BACKGROUND"  # of runtime/background.py
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 WHOLE = {"certify": "certify", "audit": "certify", "bench": "bench"}  # extras of commands, with torch
 
 
@@ -66,9 +68,12 @@ class _Group(click.Group):
             click.echo(f"this needs {package}: pip install 'fusegen[{extra}]'", err=True)
             ctx.exit(2)
         except OSError as error:
-            if not isinstance(error.filename, (str, bytes)):  # of no file, as of a closed pipe
+            name, act = error.filename, "used"
+            if error.errno in NO_SPACE and name is None:  # files are written under their names
+                name, act = "standard output", "written"
+            if not isinstance(name, (str, bytes)):  # of no file, as of a closed pipe
                 raise
-            click.echo(refused(error, Path(os.fsdecode(error.filename)), "used"), err=True)
+            click.echo(refused(error, Path(os.fsdecode(name)), act), err=True)
             ctx.exit(2)
 
 

@@ -54,7 +54,13 @@ if TYPE_CHECKING:
 @click.option(
     "--against", multiple=True, metavar="FILE:CLASS", help="Measure another module, too; repeatable."
 )
-@click.option("--seconds", default=2.0, show_default=True, help="The time for the turns of a case.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0),
+    default=2.0,
+    show_default=True,
+    help="The time for the turns of a case.",
+)
 @click.option(
     "--json",
     "as_json",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,8 +79,7 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
         return
     paths = library.find_all(specs, specs_folder())
     if arguments.at:
-        at, of_elements = (map(_hexadecimal, arguments.at), map(build.compiled_file, paths))
-        click.echo(certification.looked_at(tuple(of_elements), options, tuple(at)), nl=False)
+        _look(arguments.at, paths, options)
         return
     compiled = tuple(map(build.compiled_either, paths))
     if arguments.sample is None:
@@ -90,6 +90,19 @@ def certify(specs: tuple[str, ...], **given: Any) -> None:
     if arguments.worst and not arguments.as_json:
         click.echo("\n".join(line for verdict in found for line in verdicts.worst(verdict)))
     _end(found)
+
+
+def _look(at: tuple[str, ...], paths: Sequence[Path], options: CertifyOptions) -> None:
+    """Print the errors at one input."""
+    from fusegen.evidence.certify import certification
+    from fusegen.project import build
+
+    numbers = tuple(map(_hexadecimal, at))
+    told = certification.looked_at(tuple(map(build.compiled_file, paths)), options, numbers)
+    if not told:
+        given = f"{counted(len(at), 'number')}, and each tensor of an input has one"
+        raise click.BadParameter(given, param_hint="--at")
+    click.echo(told, nl=False)
 
 
 def _end(verdicts: list[Verdict]) -> None:

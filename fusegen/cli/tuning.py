@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 @click.option(
     "--classes", is_flag=True, help="Write rows for classes of costs, which hold for other formulas, too."
 )
-@click.option("--seconds", default=0.15, show_default=True, help="The time for a kernel at one size.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0),
+    default=0.15,
+    show_default=True,
+    help="The time for a kernel at one size.",
+)
 def tune(specs: tuple[str, ...], path: Path, classes: bool, seconds: float) -> None:
     """Find the fastest launch configurations on this GPU, by size.
 

@@ -97,8 +97,8 @@ def _gradient(kernels: Any) -> Any:
 
         @staticmethod
         def backward(ctx: Any, grad: Any) -> Any:
-            before, *_ = ctx.saved_tensors
-            again = BitmaskGradient.apply(grad, *ctx.saved_tensors, *ctx.params)
+            before, *others = ctx.saved_tensors  # read once: a checkpoint unpacks a tensor but once
+            again = BitmaskGradient.apply(grad, before, *others, *ctx.params)
             return (again, torch.zeros_like(before), None, None, *(None for _ in ctx.params))
 
         @staticmethod

@@ -26,14 +26,22 @@ def are_usual(kernels: Any, tensors: "Sequence[Any]") -> bool:
     """
     shape = tensors[0].shape
     row = shape[kernels.over :] or None if kernels.has_one_row else None
-    of_features = None
+    of_features: Any = None
     for is_feature, tensor in zip(kernels.are_features, tensors):
         own = tensor.shape
         if is_feature and of_features is None:
-            of_features = row if own == row else shape
-        if own != (of_features if is_feature else shape):
+            of_features = row if row and same(own, row) else shape
+        if not same(own, of_features if is_feature else shape):
             return False
     return True
+
+
+def same(own: "torch.Size", other: "torch.Size") -> bool:
+    """Return True for equal shapes, without comparing sizes of shapes that differ in their length.
+
+    Where sizes are symbolic, a comparison is a guard, as that a batch has not the number of channels.
+    """
+    return len(own) == len(other) and own == other
 
 
 def expanded_all(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
@@ -45,9 +53,12 @@ def expanded_all(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
     if kernels.by_channel:
         named = _of_one_shape(named)
         first = len(shape) - len(row)
-        stays = len({t.numel() for is_feature, t in named if is_feature}) == 1
+        counts = [t.numel() for is_feature, t in named if is_feature]
+        stays = all(count == counts[0] for count in counts)  # a symbolic number has no hash
         stays = stays and all(has_channels(t.shape, shape, first) for is_feature, t in named if is_feature)
-    return [t if t.shape == shape or (is_feature and stays) else t.expand(shape) for is_feature, t in named]
+    return [
+        t if (is_feature and stays) or same(t.shape, shape) else t.expand(shape) for is_feature, t in named
+    ]
 
 
 def _of_one_shape(named: "List[Tuple[bool, Any]]") -> "List[Tuple[bool, Any]]":
@@ -64,7 +75,7 @@ def _of_one_shape(named: "List[Tuple[bool, Any]]") -> "List[Tuple[bool, Any]]":
 
 def has_one_row(shape: "torch.Size", row: "torch.Size") -> bool:
     """Return True if a tensor of a shape has one row for all."""
-    return shape[-len(row) :] == row and shape[: -len(row)].numel() == 1
+    return same(shape[-len(row) :], row) and shape[: -len(row)].numel() == 1
 
 
 def has_channels(own: "torch.Size", shape: "torch.Size", first: int) -> bool:
@@ -78,6 +89,10 @@ def has_channels(own: "torch.Size", shape: "torch.Size", first: int) -> bool:
         first: the first dimension of a row.
     """
     padded = (1,) * (len(shape) - len(own)) + tuple(own)
-    varies = [(d < first, size != 1) for d, (size, whole) in enumerate(zip(padded, shape)) if whole != 1]
+    varies = [
+        (d < first, 1 if size != 1 else 0)  # a number, also where sizes are symbolic
+        for d, (size, whole) in enumerate(zip(padded, shape))
+        if whole != 1
+    ]
     outside, inside = ([own for is_outside, own in varies if is_outside is side] for side in (True, False))
     return outside == sorted(outside) and inside == sorted(inside, reverse=True)

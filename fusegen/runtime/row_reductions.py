@@ -9,7 +9,7 @@ from typing import Any, Callable, List, Sequence, Tuple
 
 import torch
 
-from .calls import PLAIN, differentiable, is_batch, recorded_gradients, traced, transformed
+from .calls import PLAIN, differentiable, is_batch, is_symbolic, recorded_gradients, traced, transformed
 from .checks import check
 from .common import widened
 from .compiled_call import in_front_of_index
@@ -48,7 +48,9 @@ def of_all_rows(kernels: Any, function: "Callable[..., Any]", *given: Any) -> An
 def _quotient(values: Any, divisor: Any, reduction: str) -> Any:
     """Return the sum of values over a divisor, by which a sum alone is not divided."""
     total = values.sum(dtype=torch.float64)
-    return (total if reduction == "sum" else total / divisor).to(values.dtype)
+    result = total if reduction == "sum" else total / divisor
+    is_float = is_symbolic(values) or values.dtype.is_floating_point
+    return result.to(values.dtype if is_float else torch.get_default_dtype())  # a mean of integers is none
 
 
 def _counted(kernels: Any, arguments: "Sequence[Any]") -> Any:

@@ -120,9 +120,11 @@ class RowGroups(NamedTuple):
         """Return views in which a part has a dimension of its own."""
         dim, rank = self.dim, max(t.dim() for t in tensors)
         check(rank > dim, self.name, f"a tensor of {rank} dimensions has no dimension {dim} to be cut")
-        size = max(t.shape[dim - rank] for t in tensors if t.dim() >= rank - dim)
+        sizes = [t.shape[dim - rank] for t in tensors if t.dim() >= rank - dim]
+        size = next((s for s in sizes if s != 1), 1)
         fits = isinstance(groups, int) and groups > 0 and size % groups == 0
-        check(fits, self.name, f"{groups} groups do not divide the {size} of dimension {dim}")
+        if not fits:  # a sentence of symbolic numbers would fix them, or TorchDynamo refuses it
+            check(False, self.name, f"{groups} groups do not divide the {size} of dimension {dim}")
         whole = [t[(None,) * (rank - t.dim())] for t in tensors]
         return [t.unflatten(dim, (groups if t.shape[dim] == size else 1, -1)) for t in whole]
 

@@ -40,12 +40,11 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
             followed = torch.is_grad_enabled() or transformed()
-            saved = ctx.saved_tensors
-            if spares:
+            if spares:  # ctx.saved_tensors is read once: a checkpoint unpacks a tensor but once
                 [grad] = grads
                 saved = stand_ins(ctx, _needed(ctx, signature), grad, grad if followed else _spared(grad))
             kernel = kernels.Backward.apply if followed else kernels.backward
-            arguments = (*grads, *saved, *ctx.params)
+            arguments = (*grads, *(saved if spares else ctx.saved_tensors), *ctx.params)
             return (*gradients(signature, kernel, arguments, ctx.needs_input_grad), *nones)
 
         @staticmethod

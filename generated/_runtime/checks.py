@@ -30,6 +30,14 @@ def check_given(module: str, names: "Sequence[str]", tensors: "Sequence[Any]") -
         check(tensor is not None, module, f"the argument {name} is missing", TypeError)
 
 
+def check_tensors(module: str, names: "Sequence[str]", tensors: "Sequence[Any]") -> None:
+    """Refuse a call without one of its tensors, or with something else in its place."""
+    check_given(module, names, tensors)
+    for name, tensor in zip(names, tensors):
+        other = f"{name} must be a tensor, not {type(tensor).__name__}"
+        check(isinstance(tensor, torch.Tensor), module, other, TypeError)
+
+
 def check_writable(module: str, out: torch.Tensor) -> None:
     """Refuse, as PyTorch does, a tensor whose change autograd could not be told of."""
     frozen = out.is_inference() and not torch.is_inference_mode_enabled()
@@ -58,8 +66,8 @@ def check_along(module: str, name: str, value: Any, x: Any, dim: int) -> None:
     one = value.dim() <= 1
     check(one, module, f"{name} must have one dimension, and has {value.dim()}")
     count, size = value.numel(), x.size(dim) if x.dim() > dim else 1
-    places = f"{name} has {count} numbers for {size} places along dimension {dim}"
-    check(count == 1 or count == size, module, places)
+    if count != 1 and count != size:  # a sentence of symbolic numbers would fix them
+        check(False, module, f"{name} has {count} numbers for {size} places along dimension {dim}")
 
 
 def check_mask(module: str, name: str, value: Any) -> None:

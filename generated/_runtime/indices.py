@@ -34,6 +34,8 @@ def indexed(of: "Tuple[str, str, int, int]", given: Any, x: Any, ignored: int = 
         return calling(indexed, of, given, x, ignored)
     module, name, first, count = of
     check(isinstance(given, torch.Tensor), module, f"{name} must be a tensor of integers", TypeError)
+    other = f"{name} is of the rows of a tensor, not of {type(x).__name__}"
+    check(isinstance(x, torch.Tensor), module, other, TypeError)
     check(given.dtype == torch.int64, module, f"{name} must be a tensor of int64, not of {given.dtype}")
     first = first + x.dim() if first < 0 else first
     last = first + count if count else x.dim()

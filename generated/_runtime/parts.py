@@ -19,13 +19,17 @@ import torch
 
 from .activation import Activation
 from .calls import dtype_of, is_symbolic
+from .checks import check_tensors
 from .compiled_call import in_front_of_parts
+from .row_operands import same
 from .row_reductions import check_reduction
 from .rows import Rows
 
 WIDE = 256  # elements of a row of the last dimension that is a part where tensors are of several shapes
 SHORTEST, MOST = 4096, 16384  # elements of a part, and parts; PyTorch adds so many numbers in one thread
-NARROW = (torch.float32, torch.float16, torch.bfloat16)
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+NARROW = (torch.float32, torch.float16, torch.bfloat16, *INTEGERS)
+REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 
 class Parts(Rows):
@@ -86,13 +90,15 @@ def of_whole(kernels: Parts, *arguments: Any) -> Any:
     tensors, scalars = given[: kernels.inputs], given[kernels.inputs :]
     if is_symbolic(*tensors):
         return in_one_part(kernels, kernels.means, *arguments)
-    if not all(isinstance(t, torch.Tensor) for t in tensors):
-        return kernels.means(*given)  # which refuses them
-    is_alike, dtype = all(t.shape == tensors[0].shape for t in tensors), dtype_of(*tensors)
+    check_tensors(kernels.name, kernels.signature.tensors, tensors)
+    is_alike = all(same(t.shape, tensors[0].shape) for t in tensors)
     whole: Any = tensors if is_alike else torch.broadcast_tensors(*tensors)
     shape, size = whole[0].shape, whole[0].numel()
+    if isinstance(size, torch.SymInt):  # of torch.export, which would keep how this size is cut
+        return in_one_part(kernels, kernels.means, *arguments)
     if reduction == "none":
-        return kernels.means(*(t.reshape(-1, 1) for t in whole), *scalars).reshape(shape).to(dtype)
+        values = kernels.means(*(t.reshape(-1, 1) for t in whole), *scalars).reshape(shape)
+        return _as_result(values, tensors)
     as_rows = not is_alike and _as_rows(tensors, shape)
     count = {"mean": size, "batchmean": shape[:1].numel()}.get(reduction, 1)
     total = None
@@ -100,22 +106,35 @@ def of_whole(kernels: Parts, *arguments: Any) -> Any:
         share = rows[0].shape[1] / count if count else math.nan  # an empty tensor has no mean
         part = kernels.means(*rows, *scalars).sum() * share
         total = part if total is None else total + part
-    return cast(Any, total).to(dtype)
+    return _as_result(cast(Any, total), tensors)
 
 
 def in_one_part(kernels: Parts, function: "Callable[..., Any]", *arguments: Any) -> Any:
     """Return the same of a function of rows, of tensors whose sizes may not be known."""
     tensors, scalars, reduction = arguments[: kernels.inputs], arguments[kernels.inputs : -1], arguments[-1]
-    dtype = tensors[0].dtype if is_symbolic(*tensors) else dtype_of(*tensors)
     whole = torch.broadcast_tensors(*tensors)
     shape = (-1, 1) if reduction == "none" else (1, -1)
     values = function(*(whole[k].reshape(shape) for k in range(len(tensors))), *scalars)
     if reduction == "none":
-        return values.reshape(whole[0].shape).to(dtype)
-    total = values.reshape(()).to(torch.float64)
+        return _as_result(values.reshape(whole[0].shape), tensors)
+    wide = torch.float64 if is_symbolic(*tensors) else torch.promote_types(values.dtype, torch.float64)
+    total = values.reshape(()).to(wide)
     if reduction != "mean":
         total = total * whole[0].numel()
-    return (total / whole[0].shape[:1].numel() if reduction == "batchmean" else total).to(dtype)
+    if reduction == "batchmean":
+        is_known = isinstance(whole[0], torch.Tensor) and whole[0].dim()
+        total = total / (whole[0].shape[0] if is_known else whole[0].shape[:1].numel())
+    return _as_result(total, tensors)
+
+
+def _as_result(made: torch.Tensor, tensors: "Sequence[torch.Tensor]") -> torch.Tensor:
+    """Return a result in the dtype of some tensors, or in a float of integers and complex numbers."""
+    if is_symbolic(*tensors):
+        return made.to(tensors[0].dtype)
+    dtype = cast(torch.dtype, dtype_of(*tensors))
+    if dtype.is_floating_point or made.is_complex():
+        return made.to(dtype)
+    return made.to(REAL.get(dtype) or torch.get_default_dtype())
 
 
 def _as_rows(tensors: "Sequence[torch.Tensor]", shape: "torch.Size") -> bool:
@@ -135,7 +154,7 @@ def _cut(tensors: "Sequence[torch.Tensor]", size: int) -> "List[List[torch.Tenso
 
 
 def _in_double(function: "Callable[..., Any]", *arguments: Any) -> Any:
-    """Return a function of tensors in float64 in place of narrower ones."""
+    """Return a function of tensors in float64 in place of narrower ones and of integers."""
     return function(*map(_wide, arguments))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import copy
 import inspect
 import math
 from collections.abc import Hashable, Iterator, Mapping
@@ -24,7 +23,7 @@ from torch.nn.parameter import is_lazy
 from fusegen.models.patch.library import module, names, numbers_of
 from fusegen.models.reader.aten_table import ROWS, Rows, fitted, form
 from fusegen.models.reader.formula import Unfit, number
-from fusegen.models.reader.layer_calls import attributes, operators_of
+from fusegen.models.reader.layer_calls import attributes, operators_of, twin
 from fusegen.models.reader.operator_call import Calls, Place, Result
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -124,7 +123,7 @@ def _channels(layer: nn.Module) -> int:
 
 def _read(layer: nn.Module) -> Function | str:
     """Read the forward of a layer."""
-    ours, other = copy.copy(layer), copy.copy(layer)
+    ours, other = twin(layer), twin(layer)
     ours.training, other.training = True, False
     calls = _calls(ours)
     if calls is None or None in (_calls(other), calls.result):

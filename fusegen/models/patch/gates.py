@@ -5,7 +5,6 @@ layer keeps its layers and its state_dict. The activation in it is not called. W
 changed, or somebody watches it, the layer's own forward runs.
 """
 
-import copy
 import dis
 import inspect
 import itertools
@@ -23,6 +22,7 @@ from fusegen.models.patch.activations import function_of
 from fusegen.models.patch.derived import Plain
 from fusegen.models.patch.library import module
 from fusegen.models.reader.aten_calls import calls_in
+from fusegen.models.reader.layer_calls import twin
 from fusegen.models.reader.operator_call import Place
 
 GATED: Mapping[str, str] = {"gelu": "geglu", "relu": "reglu", "silu": "swiglu"}  # by the activation
@@ -87,7 +87,7 @@ def gate_of(holder: nn.Module) -> Gate | None:
     if len(acts) != 1:
         return None
     [(act, layer)] = acts
-    ours, other = copy.copy(holder), copy.copy(holder)
+    ours, other = twin(holder), twin(holder)
     other.training = not holder.training
     names = _parts(ours, act)
     if names is None or names != _parts(other, act):

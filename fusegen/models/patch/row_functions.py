@@ -7,7 +7,6 @@ operators left out, on rows of each size: so that eps is the same, too.
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.models.patch.library import module, numbers_of, row_names
-from fusegen.models.reader.layer_calls import operators_of
+from fusegen.models.reader.layer_calls import operators_of, twin
 from fusegen.models.reader.operator_call import Call, Calls
 from fusegen.models.reader.run_calls import CASTS, run
 
@@ -115,7 +114,7 @@ def _shapes(length: int | None) -> Iterator[tuple[list[int], int]]:
 def _calls(layer: nn.Module, dtype: torch.dtype, size: Sequence[int]) -> Calls | None:
     """Return the operators of a layer; None where its modes differ, or for one that no row has."""
     x = torch.empty(size, dtype=dtype, device="cpu")
-    ours, other = copy.copy(layer), copy.copy(layer)
+    ours, other = twin(layer), twin(layer)
     ours.training, other.training = True, False
     calls = operators_of(ours, x)
     if calls is None or calls.result is None or calls != operators_of(other, x):

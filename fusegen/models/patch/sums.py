@@ -7,7 +7,6 @@ norm and its kernel is faster. All else runs as it is, in the order of the forwa
 from __future__ import annotations
 
 import ast
-import copy
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from fusegen.models.patch.derived import bare, has_hooks
 from fusegen.models.patch.forwards import Swap, at, blocks, called, first_call, helped, itself
 from fusegen.models.patch.library import module, row_names
 from fusegen.models.patch.row_layers import RowLayer, condition, row_layer_of
+from fusegen.models.reader.layer_calls import twin
 
 MADE = "fusegen_normed_{}"
 
@@ -85,7 +85,7 @@ def _apart(norm: Any, x: Any, residual: Any) -> tuple[Any, Any]:
 
 def norm_of(name: str, layer: nn.Module) -> Added | None:
     """Return a layer as a norm that has a kernel with a sum."""
-    own = copy.copy(layer)
+    own = twin(layer)
     own.__class__ = bare(type(layer))
     found = row_layer_of(own)
     if not isinstance(found, RowLayer) or found.added not in row_names():

@@ -20,6 +20,7 @@ from torch.fx.experimental import _config, proxy_tensor
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fusegen.models.reader.layer_calls import twin
 from fusegen.models.reader.recorded_calls import called
 from fusegen.models.reader.recurrent import recurrent
 
@@ -128,8 +129,7 @@ def without_memory(mode: FakeTensorMode, layer: nn.Module, args: Any, kwargs: An
     """Call a layer with parameters and buffers that have no memory: nothing real is written to."""
     if (result := recurrent(layer, args, kwargs)) is not None:
         return result
-    other = object.__new__(type(layer))  # a parametrized layer refuses copy.copy
-    vars(other).update(vars(layer))
+    other = twin(layer)
     vars(other).update({hooks: {} for hooks in HOOKS})  # which are for real tensors
     if (
         isinstance(layer, _BatchNorm) and layer.momentum is None

@@ -12,6 +12,13 @@ from fusegen.models.reader.aten_calls import calls_in
 from fusegen.models.reader.operator_call import Calls
 
 
+def twin(layer: nn.Module) -> Any:
+    """Return another layer of the same attributes; a parametrized one refuses copy.copy."""
+    other = object.__new__(type(layer))
+    vars(other).update(vars(layer))
+    return other
+
+
 def attributes(layer: nn.Module) -> Iterator[tuple[str, Any]]:
     """Yield the attributes of a layer that decide its function."""
     return (each for each in vars(layer).items() if not each[0].startswith("_") and each[0] != "training")
