@@ -9,15 +9,12 @@ from typing import Any, NamedTuple, Tuple
 
 import torch
 
-from . import build, flavour, operators
-from .flavour import define
-from .headers import inlined
 from .philox import Place, drawn_by, threads, threshold, width_of
-from .settings import NAMESPACE
-from .sources import Texts, header
+from .shared_kernels import SharedKernels, into, space_of, texts
+from .sources import Texts
 
 NAME = "mask"
-SPACE = f"{NAMESPACE}_{NAME}"  # of the operators
+SPACE = space_of(NAME)  # of the operators
 KERNELS = ("drawn_out",)
 CHIPS = None  # the kernel runs on all
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # whose masks PyTorch's kernel draws four at a time
@@ -55,42 +52,25 @@ class Draw(NamedTuple):
             return fill(empty, self.place, self.p)
 
 
-class Masks:
-    """The kernel of masks, which all modules of a runtime share."""
-
-    name = NAME
+class Masks(SharedKernels):
+    """The kernel of masks."""
 
     def __init__(self) -> None:
-        self.operators = operators.space_of(self, SPACE, _define)
+        scalars = ", ".join(f"float part{k}" for k in range(7))
+        taken = f"Tensor mask, {scalars}, Tensor(a!) OUT0"  # a mask, given twice, which is written over
+        super().__init__(NAME, texts_of_kernels, into(*KERNELS, taken))
         self.drawn = self.operators.mask_drawn_out.default._op
 
-    def texts(self) -> Texts:
-        """Return the sources with their headers in their places."""
-        return texts_of_kernels()
 
-
-@functools.lru_cache(None)
 def texts_of_kernels() -> Texts:
     """Return the sources of the kernel with their headers in their places."""
-    return Texts(NAME, inlined(BINDING, header), "", inlined(CUDA, header), "")
+    return texts(NAME, BINDING, CUDA)
 
 
 @functools.lru_cache(None)
 def kernels() -> Masks:
     """Return the kernel of masks; its operator is defined with the first call."""
     return Masks()
-
-
-def _define(of: Masks, space: Any) -> None:
-    """Tell PyTorch of the operator, which writes over a mask that it is given twice."""
-    scalars = ", ".join(f"float part{k}" for k in range(7))
-    define(space._library, f"mask_drawn_out(Tensor mask, {scalars}, Tensor(a!) OUT0) -> ()")
-
-    def loading(*arguments: Any) -> None:
-        build.load(of, space, *KERNELS, "cuda")
-        space.mask_drawn_out.default(*arguments)
-
-    space._library.impl("mask_drawn_out", loading, "CompositeExplicitAutograd")
 
 
 def can_draw(empty: torch.Tensor) -> bool:
@@ -151,9 +131,7 @@ def widest(device: torch.device, dtype: torch.dtype) -> int:
     Versions of PyTorch differ in it. Whole masks of PyTorch's and of the kernel's say which it is, and that
     the two are equal; the generator is left as it was.
     """
-    of = kernels()
-    known = flavour.PRODUCTS and not torch.version.hip and build.can_load(of, of.operators, *KERNELS)
-    if not known or not hasattr(torch.Generator, "get_offset"):
+    if not kernels().can_load(*KERNELS) or not hasattr(torch.Generator, "get_offset"):
         return 0
     generator = torch.cuda.default_generators[device.index]
     with contextlib.suppress(OSError, RuntimeError), contextlib.ExitStack() as stack:

@@ -11,17 +11,16 @@ from typing import Any, Optional, Tuple
 import torch
 from torch.nn import functional
 
-from . import build, operators
+from . import build
 from .calls import one_by_one
 from .flavour import define, register_fake, register_vmap
-from .headers import inlined
 from .linear_call import by_kernel
-from .settings import NAMESPACE
 from .shared import called_once
-from .sources import Texts, header
+from .shared_kernels import SharedKernels, space_of, texts
+from .sources import Texts
 
 NAME = "linear"
-SPACE = f"{NAMESPACE}_{NAME}"  # of the operators
+SPACE = space_of(NAME)  # of the operators
 KERNELS = ("together", "apart")
 # What multiplies on chips whose tensor cores have sixteen times the rate of float32 in 16 bits. By mma.sync
 # kernels run on all from sm_80 on; with two to four times, as 8.6, 8.9 and 12.0 have, they are not faster.
@@ -56,31 +55,27 @@ FUSEGEN_PRODUCT(linear_apart, APART)
 """
 
 
-class Linear:
-    """The kernels of linear layers, which all modules of a runtime share."""
+class Linear(SharedKernels):
+    """The kernels of linear layers.
 
-    name = NAME
+    Attributes:
+        layer: a layer, with its gradient.
+        together, apart: the kernels.
+        call, graded: the layer where it `fits`, without an operator between; `graded` has a gradient.
+    """
 
     def __init__(self) -> None:
-        # the namespace of PyTorch's operators; `layer` is that of a layer, with its gradient
-        self.operators = operators.space_of(self, SPACE, _define)
+        super().__init__(NAME, texts_of_kernels, _define)
         self.layer = self.operators.linear.default
-        # together, apart: the kernels
         self.together = self.operators.linear_together.default._op
         self.apart = self.operators.linear_apart.default._op
-        # call, graded: the same of what `fits`, without an operator between; `graded` has a gradient
         self.call = functools.partial(_computed, self)
         self.graded = _function(self.call, self.layer).apply
 
-    def texts(self) -> Texts:
-        """Return the sources with their headers in their places."""
-        return texts_of_kernels()
 
-
-@functools.lru_cache(None)
 def texts_of_kernels() -> Texts:
     """Return the sources of the kernels with their headers in their places."""
-    return Texts(NAME, inlined(BINDING, header), "", inlined(CUDA, header), "")
+    return texts(NAME, BINDING, CUDA)
 
 
 @functools.lru_cache(None)
@@ -132,9 +127,7 @@ def is_aligned(weight: torch.Tensor) -> bool:
 @functools.lru_cache(None)
 def has_chip(device: torch.device) -> bool:
     """Return True if a GPU has the instructions of the kernels, and these can be built or loaded."""
-    of = kernels()
-    known = torch.cuda.get_device_capability(device) in CHIPS
-    return known and all(build.can_load(of, of.operators, kernel) for kernel in KERNELS)
+    return torch.cuda.get_device_capability(device) in CHIPS and kernels().can_load(*KERNELS)
 
 
 def allows_less() -> bool:
