@@ -1,8 +1,12 @@
 """The tensors of a call of rows in the shapes that kernels take."""
 
+import math
 from typing import Any, List, Sequence, Tuple
 
 import torch
+
+from .calls import differentiable, traced, transformed
+from .holders import is_under_mode
 
 
 def expanded(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
@@ -57,8 +61,28 @@ def expanded_all(kernels: Any, tensors: "Sequence[Any]") -> "Sequence[Any]":
         stays = all(count == counts[0] for count in counts)  # a symbolic number has no hash
         stays = stays and all(has_channels(t.shape, shape, first) for is_feature, t in named if is_feature)
     return [
-        t if (is_feature and stays) or same(t.shape, shape) else t.expand(shape) for is_feature, t in named
+        t if (is_feature and stays) or same(t.shape, shape) else _of_shape(t, shape, row)
+        for is_feature, t in named
     ]
+
+
+def _of_shape(t: Any, shape: "torch.Size", row: "torch.Size") -> Any:
+    """Return a tensor of the whole shape, as a view where a gradient or a compiler may ask for one.
+
+    Kernels on CUDA read each element of a row: for a tensor with one value for all of them, as a bias of
+    channels, its binding would copy all rows. Here the rows that differ are repeated, which are few.
+    """
+    if not is_on_gpu(t) or traced() or is_under_mode() or transformed() or differentiable(t):
+        return t.expand(shape)
+    own = (1,) * (len(shape) - len(t.shape)) + tuple(t.shape)
+    front, behind = own[: len(own) - len(row)], own[len(own) - len(row) :]
+    is_worth = behind.count(1) == len(row) and math.prod(front) * row.numel() < shape.numel()
+    return t.expand(*front, *row).contiguous().expand(shape) if is_worth else t.expand(shape)
+
+
+def is_on_gpu(t: Any) -> bool:
+    """Return True if kernels on CUDA read a tensor."""
+    return t.is_cuda is True  # False for a Proxy of torch.fx
 
 
 def _of_one_shape(named: "List[Tuple[bool, Any]]") -> "List[Tuple[bool, Any]]":
