@@ -38,7 +38,6 @@ def test_a_form_says_why_it_takes_no_kernel() -> None:
     assert {form.name: why for form in FORMS if (why := form.takes(of))} == {
         "elements of tensors of several shapes": "it takes one tensor",
         "a bitmask for the gradient": "no bit of an element decides its gradient",
-        "channels-last results of a convolution without its bias": "no bias of a layer is added in it",
         "a thin convolution with the forward pass behind it": (
             "there is no Conv2d right in front of the kernel"
         ),

@@ -177,9 +177,9 @@ def test_tf32_is_left_to_pytorch_where_it_is_allowed(
     """By default PyTorch computes convolutions in it; the gradient is a product of matrices."""
     monkeypatch.undo()
     as_if_large = as_on_a_gpu(None, monkeypatch)
-    producers = own(None, "producers")
+    copies = own(None, "channels_last")
     allowed = {"conv": what == "conv", "matmul": what == "matmul"}
-    monkeypatch.setattr(linear, "uses_tf32", producers.uses_tf32)
+    monkeypatch.setattr(linear, "uses_tf32", copies.uses_tf32)
     monkeypatch.setattr(linear_operator, "fits", lambda *of: not linear_operator.allows_less())
     before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
     layer, x = nn.Conv2d(32, 8, 1), image(3, 4)
