@@ -148,7 +148,8 @@ def _gradients(run: Convolution, *operands: torch.Tensor) -> "Tuple[torch.Tensor
 
 def _without_hooks() -> "contextlib.AbstractContextManager[None]":
     """Return a context in which no hook sees saved tensors: those of a checkpoint would count them."""
-    if not torch._C._autograd._saved_tensors_hooks_is_enabled():
+    autograd: Any = torch._C._autograd
+    if not autograd._saved_tensors_hooks_is_enabled():
         return contextlib.nullcontext()  # there is none, and none may be added
     return torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is)
 

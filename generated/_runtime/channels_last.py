@@ -59,13 +59,13 @@ def operands(layer: Any, x: torch.Tensor, run: Convolution) -> Operands:
 
 def choice(layer: Any, x: torch.Tensor, run: Convolution) -> Laid:
     """Return how a convolution takes its operands; a compiler that traces the model decides for itself."""
-    if traced() or x.dim() not in LAYOUTS or x.dim() != len(layer.kernel_size) + 2:
-        return Laid.AS_IT_IS
+    if traced() or transformed() or x.dim() not in LAYOUTS or x.dim() != len(layer.kernel_size) + 2:
+        return Laid.AS_IT_IS  # under vmap a tensor does not say how it is laid
     if x.is_contiguous(memory_format=LAYOUTS[x.dim()]):
         return Laid.AS_IT_IS
     if x.element_size() == 2:
         return Laid.CHANNELS_LAST
-    governed = transformed() or is_under_mode() or torch.is_autocast_enabled()
+    governed = is_under_mode() or torch.is_autocast_enabled()
     if governed or x.numel() < LEAST_TRIED or not is_in_tf32(layer):
         return Laid.AS_IT_IS
     if not all(map(_is_laid_by_rows, (x, layer._parameters["weight"]))) or not has_kernel():
@@ -155,7 +155,8 @@ def _gradients(run: Convolution, *operands: torch.Tensor) -> "Tuple[torch.Tensor
 
 def _without_hooks() -> "contextlib.AbstractContextManager[None]":
     """Return a context in which no hook sees saved tensors: those of a checkpoint would count them."""
-    if not torch._C._autograd._saved_tensors_hooks_is_enabled():
+    autograd: Any = torch._C._autograd
+    if not autograd._saved_tensors_hooks_is_enabled():
         return contextlib.nullcontext()  # there is none, and none may be added
     return torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is)
 
