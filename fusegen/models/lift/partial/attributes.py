@@ -74,7 +74,7 @@ def _names(module: nn.Module) -> Iterator[str]:
 
 
 def _has_sizes(module: nn.Module, name: str) -> bool:
-    """Return True for what forward may read of a layer: ``self.fc.out_features``, ``self.conv.stride[0]``."""
+    """Return True for numbers of a layer: ``self.fc.out_features``, ``self.conv.stride[0]``."""
     value = vars(module)[name]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return not name.startswith("_") and (is_number or bool(_with_labels(value)))
