@@ -292,6 +292,25 @@ def test_a_shape_is_tried_once(tried: None) -> None:
     assert len(runs) == 9
 
 
+def test_deterministic_algorithms_are_tried_apart(tried: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Since cuDNN then takes other kernels."""
+    x = torch.randn(2, 32, 9, 7)
+    with torch.no_grad():
+        assert channels_last.choice(USUAL, x, cudnn(away, even)) is Laid.ROUNDED
+        monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+        assert channels_last.choice(USUAL, x, cudnn(even, even)) is Laid.CHANNELS_LAST
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_the_ends_of_a_batch_are_compared(place: int) -> None:
+    """A kernel may take the last ones by another loop."""
+    expected = torch.ones(3, 8, 5, 5)
+    made = expected.clone()
+    assert channels_last.are_alike(made, expected)
+    made[place] *= 1 + 2**-11
+    assert not channels_last.are_alike(made, expected)
+
+
 def test_a_trial_that_fails_leaves_the_layout(tried: None) -> None:
     """Without memory, and where cuDNN has no kernel for the other layout."""
     x, usual = torch.randn(2, 32, 9, 7), cudnn(even, even)
