@@ -49,6 +49,7 @@ WHOLE: dict[Any, tuple[Callable[..., Any], int]] = {
 PYTHON = (torch.overrides, torch._tensor, torch.functional, F, torch._jit_internal)
 OF_METHODS = tuple(str(each.__file__) for each in PYTHON)
 SIZED = frozenset("size shape numel nelement".split())  # which give the sizes of a tensor
+STEPS = (torch.linspace, torch.logspace)  # functions whose operators hold the third argument as a number
 BY_SIZES = {"__len__": COUNTS, "is_same_size": CONDITION}  # methods whose results are values of sizes
 
 
@@ -85,6 +86,8 @@ class Noting(TorchFunctionMode):
             target, order = WHOLE.get(func, (func, 1))
             run = functools.partial(func, *_plain(args), **_plain(given))
             return called(self.tracer, ("call_function", target), (tuple(args[::order]), given), run)
+        if func in STEPS and self._is_sized((args[2:3], given.get("steps"))):
+            raise Lost(COUNTS)
         last = self.tracer.graph._root.prev
         makes = not any(isinstance(each, Tensor) for each in tree_leaves((args, given)))
         found = self._run(func, args, given) if makes else self._run(func, _plain(args), _plain(given))
