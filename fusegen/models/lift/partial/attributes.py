@@ -41,7 +41,7 @@ def attribute(model: nn.Module, path: str) -> str:
 def label_numbers(model: nn.Module) -> dict[str, Any]:
     """Give the numbers of a model's attributes labels: the text by which forward reads each.
 
-    The attributes of the model's own modules, those of activations and poolings that the constructor
+    The attributes of the model's own modules, those of activations and other layers that the constructor
     decides, and the eps and the groups of norms.
 
     Returns:
