@@ -14,9 +14,11 @@ from emulated import EMULATION, FLAGS, LAUNCH, SHARED, Guarded, call_type
 from emulated import defined as defined
 from kernels import generated
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from fusegen.codegen import runtime_text
 from fusegen.core.header_files import inlined
-from fusegen.runtime import channels_last, layout_copy, recipe
+from fusegen.runtime import build, channels_last, layout_copy, recipe
 from fusegen.runtime.channels_last import Convolution
 from fusegen.runtime.layout_copy import Laid
 
@@ -148,7 +150,7 @@ class OnGPU(Tensor):
 
 
 @pytest.mark.parametrize("name", GIVEN)
-def test_inputs_of_its_own_copy(name: str) -> None:
+def test_inputs_that_the_kernel_copies(name: str) -> None:
     x, expected = GIVEN[name]
     assert not layout_copy.transposes(x)
     assert layout_copy.transposes(x.as_subclass(OnGPU)) == expected
@@ -290,12 +292,85 @@ def test_a_shape_is_tried_once(tried: None) -> None:
     assert len(runs) == 9
 
 
-def test_no_memory_for_a_trial_leaves_the_layout(tried: None) -> None:
-    def full(x: Tensor, weight: Tensor) -> Tensor:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
+def test_deterministic_algorithms_are_tried_apart(tried: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Since cuDNN then takes other kernels."""
     x = torch.randn(2, 32, 9, 7)
-    assert channels_last.choice(nn.Conv2d(32, 8, 3), x, full) is Laid.AS_IT_IS
+    with torch.no_grad():
+        assert channels_last.choice(USUAL, x, cudnn(away, even)) is Laid.ROUNDED
+        monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+        assert channels_last.choice(USUAL, x, cudnn(even, even)) is Laid.CHANNELS_LAST
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_the_ends_of_a_batch_are_compared(place: int) -> None:
+    """A kernel may take the last ones by another loop."""
+    expected = torch.ones(3, 8, 5, 5)
+    made = expected.clone()
+    assert channels_last.are_alike(made, expected)
+    made[place] *= 1 + 2**-11
+    assert not channels_last.are_alike(made, expected)
+
+
+def test_a_trial_that_fails_leaves_the_layout(tried: None) -> None:
+    """Without memory, and where cuDNN has no kernel for the other layout."""
+    x, usual = torch.randn(2, 32, 9, 7), cudnn(even, even)
+    for number, error in enumerate(
+        (torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("no engine"))
+    ):
+
+        def failing(x: Tensor, weight: Tensor, error: Exception = error) -> Tensor:
+            if x.is_contiguous():
+                return usual(x, weight)
+            raise error
+
+        layer = nn.Conv2d(32, 8, 3, padding=number)
+        assert channels_last.choice(layer, x, failing) is Laid.AS_IT_IS
+        assert len(channels_last.FOUND) == number + 1
+
+
+def test_sizes_may_be_lists(tried: None) -> None:
+    layer: Any = nn.Conv2d(32, 8, 3)
+    layer.stride, layer.padding = [1, 1], [0, 0]
+    assert channels_last.choice(layer, torch.randn(2, 32, 9, 7), cudnn(even, even)) is Laid.CHANNELS_LAST
+
+
+def test_a_layer_keeps_its_layout_under_vmap(tried: None) -> None:
+    def run(x: Tensor) -> Tensor:
+        return torch.conv2d(*channels_last.operands(USUAL, x, cudnn(even, even)))
+
+    x = torch.randn(3, 2, 32, 9, 7)
+    expected = torch.stack([torch.conv2d(each, USUAL.weight) for each in x])
+    torch.testing.assert_close(torch.vmap(run)(x), expected)
+    assert not channels_last.FOUND
+
+
+def test_a_checkpoint_sees_no_tensors_of_a_trial(tried: None) -> None:
+    """It compares how many are saved in the first run, which tries, and in the second one."""
+
+    def run(x: Tensor) -> Tensor:
+        given = channels_last.operands(USUAL, x, cudnn_of_torch)
+        return torch.conv2d(*given).relu()
+
+    def cudnn_of_torch(x: Tensor, weight: Tensor) -> Tensor:
+        return torch.conv2d(x, weight)
+
+    x = torch.randn(2, 32, 9, 7, requires_grad=True)
+    made: Any = checkpoint(run, x, use_reentrant=False)
+    [found] = torch.autograd.grad(made.sum(), [x])
+    [expected] = torch.autograd.grad(torch.conv2d(x, USUAL.weight).relu().sum(), [x])
+    torch.testing.assert_close(found, expected)
+    assert len(channels_last.FOUND) == 2
+    channels_last.FOUND.clear()
+    with torch.autograd.graph.disable_saved_tensors_hooks("no hooks"):
+        run(x)
+    assert [*channels_last.FOUND.values()] == [Laid.CHANNELS_LAST, True]
+
+
+def with_weight(weight: Tensor) -> nn.Conv2d:
+    """A convolution of 32 channels with a weight that somebody has set."""
+    layer = nn.Conv2d(32, 8, 3)
+    layer.weight = nn.Parameter(weight)
+    return layer
 
 
 X = torch.zeros(2, 32, 9, 7)
@@ -311,6 +386,9 @@ AS_THEY_ARE: dict[str, tuple[nn.Module, Tensor]] = {
     "float64": (nn.Conv2d(32, 8, 3).double(), X.double()),
     "a lazy negation": (USUAL, torch._neg_view(X)),
     "a subclass": (USUAL, X.as_subclass(OnGPU)),
+    "a weight that is channels last": (with_weight(torch.randn(8, 3, 3, 32).permute(0, 3, 1, 2)), X),
+    "a weight that is transposed": (with_weight(torch.randn(32, 8, 3, 3).transpose(0, 1)), X),
+    "a weight of another dtype": (with_weight(torch.randn(8, 32, 3, 3).double()), X),
 }
 SETTINGS: dict[str, tuple[Any, str, Any]] = {
     "float32 alone": (channels_last, "uses_tf32", lambda: False),
@@ -381,6 +459,27 @@ def test_gradients_are_as_exact(nchw: Rounding, last: Rounding, kept: bool, trie
     assert channels_last.choice(layer, x, run) is (Laid.CHANNELS_LAST if kept else Laid.AS_IT_IS)
     with torch.no_grad():
         assert channels_last.choice(layer, x, run) is Laid.CHANNELS_LAST
+
+
+def test_every_folder_has_the_text_of_the_kernel() -> None:
+    """As of lifted networks, which give the convolution to `producers.without_bias`."""
+    files = runtime_text.needed("stable", ("",))
+    for text in (layout_copy.BINDING, layout_copy.CUDA):
+        inlined(text, lambda name: files[f"include/{name}"])
+    assert "include/cuda/channels_last.cuh" not in runtime_text.needed("pybind", ("",))
+
+
+def test_pytorch_copies_without_the_text_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a standalone file whose module has no convolution."""
+
+    def missing(name: str) -> str:
+        raise KeyError(name)
+
+    monkeypatch.setattr(build, "can_load", lambda *given: True)
+    assert layout_copy.has_kernel.__wrapped__()
+    layout_copy.texts_of_kernels.cache_clear()
+    monkeypatch.setattr(layout_copy, "header", missing)
+    assert not layout_copy.has_kernel.__wrapped__()
 
 
 def test_the_kernel_has_a_recipe() -> None:

@@ -13,7 +13,7 @@ from test_partial import lift as lift_partial
 
 from fusegen.models.lift.partial.partial_model import Partial
 
-INIT = "k|self.k = k; self.s = [0.5, 1.5, 2.5, 3.5]; self.of = {'a': [k, 2]}; self.fc = nn.Linear(6, k)"
+INIT = "k|self.k = k; self.s = [0.5, 1.5, 2.5, 3.5]; self.of = {'a': [k, 2]}; self.fc = nn.Linear(6, k); self.conv = nn.Conv1d(6, 6, 3, k); self.up = nn.PixelShuffle(k)"
 KEPT = {  # calls of a y of shape (4, 6, 6) with k = 2, and what the file has of k
     "y[:self.k, 2:]": "slice.Tensor(y, 0, 0, self.k), 1, 2",
     "y[2:, :self.k]": "slice.Tensor(y, 0, 2, 9223372036854775807), 1, 0, self.k",
@@ -29,6 +29,11 @@ KEPT = {  # calls of a y of shape (4, 6, 6) with k = 2, and what the file has of
     "y.repeat(2, 2, self.k)": "y.repeat(2, 2, self.k)",
     "y[:, : self.of['a'][0]]": "0, self.of['a'][0])",
     "y[:, : self.fc.out_features]": "0, self.fc.out_features)",
+    "y * self.conv.stride[0]": "self.conv.stride[0]",
+    "y * self.up.upscale_factor": "self.up.upscale_factor",
+    "y.view(4, self.k, y.size(1) // self.k, 6)": "y.view(4, self.k, y.size(1) // self.k, 6)",
+    "y * (self.k - y.size(1) % (2 * self.k))": "self.k - (y.size(1) % (2 * self.k))",
+    "y / (self.k ** (y.size(1) * self.fc.weight.size(0)))": "self.k ** (y.size(1) * self.fc.weight.size(0))",
 }
 REQUIRED = (  # calls in which no place is known to be that of k
     "nn.functional.lp_pool1d(y, 2, self.k)",
@@ -61,6 +66,16 @@ def test_a_number_whose_place_is_not_known_is_required(call: str, tmp_path: Path
     own, _ = both(tmp_path, written(tmp_path, call), 1)
     with pytest.raises(ValueError, match=r"^forward was traced with self\.k=2$"):
         own(signed(4, 6, 6))
+
+
+@pytest.mark.parametrize(
+    "call", ["y * (y.size(1) // self.k)", "y[:, : y.size(1) * self.k]", "y * (y.size(1) % self.k + 1)"]
+)
+def test_a_one_beside_a_size_is_required(call: str, tmp_path: Path) -> None:
+    """PyTorch computes nothing there, so that the size alone is left."""
+    forward = f"y = torch.tanh(x) * 2; return torch.cumsum({call}, 0)"
+    found = lift_partial(tmp_path, problem(INIT, forward, "torch.rand(4, 6, 6)", "1"), 1)
+    assert "if self.k != 1:" in body(found)
 
 
 def test_a_slice_of_all_of_a_layers_result_is_required(tmp_path: Path) -> None:

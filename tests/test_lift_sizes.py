@@ -75,6 +75,14 @@ def test_a_loop_over_a_size_is_refused(tmp_path: Path) -> None:
         lift_partial(tmp_path, problem(INIT, forward, arguments="8"), 1)
 
 
+@pytest.mark.parametrize("call", ["linspace(0, 1, x.size(1))", "logspace(0, 1, steps=x.size(0) * 2)"])
+def test_steps_of_a_size_are_refused(call: str, tmp_path: Path) -> None:
+    """Of which the graph has the example's number."""
+    forward = f"return torch.tanh(x) * 2 * torch.{call}"
+    with pytest.raises(FusegenError, match="as it counts by a size or a value of its inputs"):
+        lift_partial(tmp_path, problem(INIT, forward, arguments="8"), 1)
+
+
 def test_a_window_of_a_size_is_pytorchs(tmp_path: Path) -> None:
     forward = "y = torch.tanh(x) * 2; return nn.functional.avg_pool1d(y[None], self.w.size(0))"
     assert "avg_pool1d(unsqueeze, [self.w.size(0)])" in body(written(tmp_path, INIT, forward))[-1]

@@ -97,10 +97,15 @@ def _files(binding: str, namespace: str, policy: str) -> MappingProxyType[str, s
 
 
 def needed(binding: str, modules: Iterable[str]) -> dict[str, str]:
-    """Return the files of the runtime that modules' texts need: Python, and the headers of their C++."""
+    """Return the files of the runtime that modules' texts need: Python, and the headers of their C++.
+
+    Lifted networks and users call `without_bias` of any module, the text of which has no call of it.
+    """
     every = files(binding)
     names = {f"{name}.py" for name in python(every)}
-    names |= {f"include/{name}" for name in every_header("\n".join(modules), binding, every)}
+    names |= {
+        f"include/{name}" for name in every_header("\n".join([*modules, CONVOLUTION]), binding, every)
+    }
     return {name: text for name, text in every.items() if name in names}
 
 

@@ -12,7 +12,7 @@ from torch._subclasses import fake_tensor
 from . import flags
 
 SYSTEM: "Dict[str, str]" = {}  # PyTorch builds, with all headers
-PRODUCTS = False  # whether the runtime has kernels of its own: of linear layers, and of masks
+PRODUCTS = False  # whether the runtime has kernels of its own: of linear layers, of masks and of copies
 MINIMUM = (2, 0)  # the oldest PyTorch
 SPACE = ""  # which only the stable ABI names in C++
 CPU_FLAGS = ["-fopenmp", *flags.CPU_FLAGS]

@@ -59,17 +59,23 @@ def operands(layer: Any, x: torch.Tensor, run: Convolution) -> Operands:
 
 def choice(layer: Any, x: torch.Tensor, run: Convolution) -> Laid:
     """Return how a convolution takes its operands; a compiler that traces the model decides for itself."""
-    if traced() or x.dim() not in LAYOUTS or x.dim() != len(layer.kernel_size) + 2:
-        return Laid.AS_IT_IS
+    if traced() or transformed() or x.dim() not in LAYOUTS or x.dim() != len(layer.kernel_size) + 2:
+        return Laid.AS_IT_IS  # under vmap a tensor does not say how it is laid
     if x.is_contiguous(memory_format=LAYOUTS[x.dim()]):
         return Laid.AS_IT_IS
     if x.element_size() == 2:
         return Laid.CHANNELS_LAST
-    governed = transformed() or is_under_mode() or torch.is_autocast_enabled()
-    known = x.__class__ in PLAIN and x.dtype == torch.float32 and x.is_contiguous() and not x.is_neg()
-    if governed or not known or x.numel() < LEAST_TRIED or not is_in_tf32(layer) or not has_kernel():
+    governed = is_under_mode() or torch.is_autocast_enabled()
+    if governed or x.numel() < LEAST_TRIED or not is_in_tf32(layer):
+        return Laid.AS_IT_IS
+    if not all(map(_is_laid_by_rows, (x, layer._parameters["weight"]))) or not has_kernel():
         return Laid.AS_IT_IS
     return _tried(layer, x, run)
+
+
+def _is_laid_by_rows(t: torch.Tensor) -> bool:
+    """Return True for floats in NCHW; PyTorch itself lays an input as a weight that is channels last."""
+    return t.__class__ in PLAIN and t.dtype == torch.float32 and t.is_contiguous() and not t.is_neg()
 
 
 def is_in_tf32(layer: Any) -> bool:
@@ -91,8 +97,10 @@ FOUND: "Dict[Hashable, Any]" = {}  # by what decides how cuDNN computes a convol
 def _tried(layer: Any, x: torch.Tensor, run: Convolution) -> Laid:
     """Return how a convolution takes operands of these shapes, as its first call has found."""
     weight, cudnn = layer._parameters["weight"], torch.backends.cudnn
-    sizes = layer.stride, layer.padding, layer.dilation, layer.groups, layer.output_padding
-    key = layer.__class__, x.shape, weight.shape, sizes, x.device, cudnn.benchmark, cudnn.deterministic
+    # a text, as somebody may have set lists
+    sizes = str((layer.stride, layer.padding, layer.dilation, layer.groups, layer.output_padding))
+    repeats = cudnn.deterministic or torch.are_deterministic_algorithms_enabled()
+    key = layer.__class__, x.shape, weight.shape, sizes, x.device, cudnn.benchmark, repeats
     chosen = _known(key, lambda: _trial(x, weight, run)) or Laid.AS_IT_IS
     if chosen is Laid.AS_IT_IS or not differentiable(x, weight):
         return chosen
@@ -101,12 +109,15 @@ def _tried(layer: Any, x: torch.Tensor, run: Convolution) -> Laid:
 
 
 def _known(key: Hashable, trial: "Callable[[], Any]") -> Any:
-    """Return what a trial has found, which waits for its results; None without memory, or in a graph."""
+    """Return what a trial has found, which waits for its results; None where it fails, or in a graph.
+
+    It may need more memory than there is, or a kernel that cuDNN does not have.
+    """
     if key not in FOUND:
         if torch.cuda.is_current_stream_capturing():
             return None
         found = None
-        with contextlib.suppress(torch.OutOfMemoryError), torch.no_grad():
+        with contextlib.suppress(OSError, RuntimeError), torch.no_grad():
             found = trial()
         FOUND[key] = found
     return FOUND[key]
@@ -135,11 +146,23 @@ def _keeps_gradients(x: torch.Tensor, weight: torch.Tensor, run: Convolution, ch
 
 def _gradients(run: Convolution, *operands: torch.Tensor) -> "Tuple[torch.Tensor, ...]":
     """Return the gradients of a convolution's operands, for one incoming gradient."""
-    with torch.enable_grad():
+    with torch.enable_grad(), _without_hooks():
         leaves = [t.detach().requires_grad_() for t in operands]
         y = run(leaves[0], leaves[1])
         grad = torch.empty_like(y).copy_(floats(y, 2, OTHERS))
         return torch.autograd.grad(y, leaves, grad)
+
+
+def _without_hooks() -> "contextlib.AbstractContextManager[None]":
+    """Return a context in which no hook sees saved tensors: those of a checkpoint would count them."""
+    autograd: Any = torch._C._autograd
+    if not autograd._saved_tensors_hooks_is_enabled():
+        return contextlib.nullcontext()  # there is none, and none may be added
+    return torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is)
+
+
+def _as_it_is(t: torch.Tensor) -> torch.Tensor:
+    return t
 
 
 def floats(like: torch.Tensor, draw: int, bits: Bits) -> torch.Tensor:

@@ -57,7 +57,7 @@ SYSTEM = {  # headers in place of larger ones, in builds for the CPU by the C++ 
     "torch/headeronly/util/Half.h": "system/half.h",
     "torch/headeronly/util/BFloat16.h": "system/half.h",
 }
-PRODUCTS = True  # whether the runtime has kernels of its own: of linear layers, and of masks
+PRODUCTS = True  # whether the runtime has kernels of its own: of linear layers, of masks and of copies
 MINIMUM = (2, 10)  # the oldest PyTorch
 SPACE = "fusegen::names().space"  # the namespace of the operators, in C++
 register_vmap = torch.library.register_vmap

@@ -7,6 +7,7 @@
 # ruff: noqa
 """Copies in channels_last by a kernel of the runtime, which may round floats to TF32."""
 
+import contextlib
 import enum
 import functools
 from typing import Any
@@ -92,9 +93,17 @@ def _define(of: Copies, space: Any) -> None:
 @functools.lru_cache(None)
 def has_kernel() -> bool:
     """Return True if the kernel can be built, or is shipped."""
+    if not flavour.PRODUCTS or torch.version.hip or not _has_text():
+        return False
     of = kernels()
-    known = flavour.PRODUCTS and not torch.version.hip
-    return bool(known and build.can_load(of, of.operators, *KERNELS))
+    return bool(build.can_load(of, of.operators, *KERNELS))
+
+
+def _has_text() -> bool:
+    """Return True if the headers are there: a standalone file without a convolution has them not."""
+    with contextlib.suppress(KeyError, FileNotFoundError):
+        return bool(texts_of_kernels())
+    return False
 
 
 def laid(t: torch.Tensor, chosen: Laid) -> torch.Tensor:

@@ -16,7 +16,8 @@ from fusegen.models.lift.fx_graph import name_of, own
 from fusegen.models.lift.known_sizes import Sizes
 from fusegen.models.lift.merged_modes import alike, merge
 from fusegen.models.lift.modes import MODES, Mode, Modes, NoGraph, Trace, Traced, traced_in_mode
-from fusegen.models.lift.noted_calls import Noting, reflecting
+from fusegen.models.lift.noted_arithmetic import noting_arithmetic
+from fusegen.models.lift.noted_calls import Noting
 from fusegen.models.lift.noted_reads import KEYS, Reads
 from fusegen.models.lift.noted_settings import noting_autocast, noting_kinds
 from fusegen.models.lift.refused_calls import refusing, refusing_decisions
@@ -58,8 +59,7 @@ def captured_in_each_mode(model: nn.Module, args: Sequence[Any], named: Mapping[
     signature = inspect.signature(forward)
     inputs, tensors = structure_of(_arguments(signature, model, args, named))
     guards, names = dict[str, None](), names_by_place(signature, inputs)
-    outputs: dict[Mode, Structure] = {}
-    reads_kinds = False
+    outputs, reads_kinds = dict[Mode, Structure](), False
 
     def trace(enter: Mode, model: nn.Module, read: dict[str, bool]) -> fx.Graph:
         def run(given: Sequence[Tensor]) -> list[Any]:
@@ -201,7 +201,7 @@ def graph_of(
     Raises:
         Exception: what it raises.
     """
-    with refusing(), reflecting():
+    with refusing(), noting_arithmetic():
         return captured(model, tensors, run, read, shapes)
 
 

@@ -4,10 +4,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from torch import SymFloat, SymInt
-
 from fusegen.models.lift.labels import Real, Whole, labelled, plain
-from fusegen.models.reader.recorded_calls import note_arithmetic
 
 SIGNS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
@@ -85,13 +82,10 @@ def _binary(name: str, order: int) -> Callable[[Any, Any], Any]:
     function = getattr(operator, name)
 
     def compute(self: Any, other: Any) -> Any:
-        if not isinstance(other, int | float | SymInt | SymFloat):
-            return NotImplemented
+        if not isinstance(other, int | float):
+            return NotImplemented  # as of a size that is a symbol, which notes it
         one, two = (self, other)[::order]
         value = function(plain(one), plain(two))
-        if isinstance(other, SymInt | SymFloat):
-            note_arithmetic(function, (one, two), value)
-            return value
         if isinstance(other, bool):  # a truth has no text, so that the result has none
             return value
         text = f"{_text(one)} {SIGNS[name]} {_text(two)}"

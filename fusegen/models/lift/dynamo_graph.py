@@ -16,7 +16,8 @@ from torch.fx.experimental import proxy_tensor
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from fusegen.errors import NotCaptured, Span
-from fusegen.models.lift.noted_calls import Noting, reflecting
+from fusegen.models.lift.noted_arithmetic import noting_arithmetic
+from fusegen.models.lift.noted_calls import Noting
 from fusegen.models.lift.untraced import Lost, in_a_line, in_words
 from fusegen.models.reader.aten_calls import TRACING
 
@@ -44,7 +45,7 @@ def operators_of(graph: fx.GraphModule) -> fx.GraphModule:
 
     try:
         mode = _mode(values)
-        with TRACING, reflecting(), mode, fx.traceback.preserve_node_meta():
+        with TRACING, noting_arithmetic(), mode, fx.traceback.preserve_node_meta():
             given = _without_memory(mode, values)
             made = proxy_tensor.make_fx(run, pre_dispatch=True, _allow_non_fake_inputs=True)(*given)
         _write_constants(made, graph)

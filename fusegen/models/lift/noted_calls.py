@@ -4,11 +4,9 @@ Operators have numbers without their labels, and no argument that has its defaul
 tensor stands behind it there. Some functions run several operators, and are one call of a graph.
 """
 
-import contextlib
 import functools
 import operator
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -36,11 +34,9 @@ from fusegen.models.lift.noted_reads import (
     Reads,
 )
 from fusegen.models.lift.places import is_own
-from fusegen.models.lift.refused_calls import replaced
 from fusegen.models.lift.untraced import BY_VALUES, CONDITION, COUNTS, Lost
 from fusegen.models.reader.recorded_calls import called, note_sizes
 
-REFLECTED = "reflected"  # the key of operators of a tensor that the model writes behind a number
 PLACED = "placed"  # that of tensors for which the model names a device
 METHOD = "method"  # that of operators that the model calls as methods of tensors
 # functions that run several operators, or none where they have nothing to do; what a graph calls, and the
@@ -53,8 +49,8 @@ WHOLE: dict[Any, tuple[Callable[..., Any], int]] = {
 PYTHON = (torch.overrides, torch._tensor, torch.functional, F, torch._jit_internal)
 OF_METHODS = tuple(str(each.__file__) for each in PYTHON)
 SIZED = frozenset("size shape numel nelement".split())  # which give the sizes of a tensor
+STEPS = (torch.linspace, torch.logspace)  # functions whose operators hold the third argument as a number
 BY_SIZES = {"__len__": COUNTS, "is_same_size": CONDITION}  # methods whose results are values of sizes
-REFLECTING = ("__radd__", "__rmul__")  # methods whose operators have the tensor in front
 
 
 class Noting(TorchFunctionMode):
@@ -90,6 +86,8 @@ class Noting(TorchFunctionMode):
             target, order = WHOLE.get(func, (func, 1))
             run = functools.partial(func, *_plain(args), **_plain(given))
             return called(self.tracer, ("call_function", target), (tuple(args[::order]), given), run)
+        if func in STEPS and self._is_sized((args[2:3], given.get("steps"))):
+            raise Lost(COUNTS)
         last = self.tracer.graph._root.prev
         makes = not any(isinstance(each, Tensor) for each in tree_leaves((args, given)))
         found = self._run(func, args, given) if makes else self._run(func, _plain(args), _plain(given))
@@ -177,27 +175,6 @@ def _is_of_user() -> bool:
     while frame.f_code.co_filename in OF_METHODS:
         frame = frame.f_back
     return is_own(frame.f_code.co_filename)
-
-
-@contextlib.contextmanager
-def reflecting() -> Iterator[None]:
-    """Note which operators have a number in front in the model, while a forward is captured."""
-    thread = threading.get_ident()
-    with contextlib.ExitStack() as stack:
-        for name in REFLECTING:
-            stack.enter_context(replaced(Tensor, name, _reflecting(getattr(Tensor, name), thread)))
-        yield
-
-
-def _reflecting(method: Callable[[Any, Any], Any], thread: int) -> Callable[[Any, Any], Any]:
-    def compute(self: Any, other: Any) -> Any:
-        found = method(self, other)
-        if threading.get_ident() == thread and (mode := proxy_tensor.get_proxy_mode()) is not None:
-            tracer: Any = mode.tracer
-            tracer.graph._root.prev.meta[REFLECTED] = True
-        return found
-
-    return compute
 
 
 def _behind(last: fx.Node, graph: fx.Graph) -> Iterator[fx.Node]:

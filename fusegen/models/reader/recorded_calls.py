@@ -31,8 +31,10 @@ def note_arithmetic(function: Callable[..., Any], given: tuple[Any, ...], made: 
     """Record arithmetic on sizes with its operands as they are, in the graph that is being captured."""
     mode: Any = proxy_tensor.get_proxy_mode()
     if mode is not None and isinstance(made, proxy_tensor.py_sym_types):
-        register: Any = proxy_tensor._sym_register
-        register(mode.tracer, function, given, made)
+        # what PyTorch has registered has plain operands, and it keeps the first that it is given
+        made_by: Any = proxy_tensor._compute_proxy
+        compute = functools.partial(made_by, mode.tracer, func=function, args=given, out=made)
+        mode.tracer.symnode_tracker[made] = proxy_tensor.thunkify(mode.tracer, compute)
 
 
 def note_sizes(tracer: Any, tensor: Tensor) -> fx.Node | None:

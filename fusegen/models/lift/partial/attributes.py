@@ -16,7 +16,6 @@ from fusegen.models.reader.aten_calls import layer_of
 PATHS = (nn.Sequential, nn.ModuleList, nn.ParameterList)
 ACTIVATIONS = nn.modules.activation.__name__
 SIZED = tuple(each.__name__ for each in (nn.modules.linear, nn.modules.conv, nn.modules.sparse))
-POOLINGS = nn.modules.pooling.__name__
 NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm)
 OF_NORMS = ("eps", "num_groups", "p")  # of norms and of dropouts
 FIRST = "[0]"  # behind the text of a tuple, that of its first item
@@ -42,7 +41,7 @@ def attribute(model: nn.Module, path: str) -> str:
 def label_numbers(model: nn.Module) -> dict[str, Any]:
     """Give the numbers of a model's attributes labels: the text by which forward reads each.
 
-    The attributes of the model's own modules, those of activations and poolings that the constructor
+    The attributes of the model's own modules, those of activations and other layers that the constructor
     decides, and the eps and the groups of norms.
 
     Returns:
@@ -68,16 +67,17 @@ def _names(module: nn.Module) -> Iterator[str]:
         yield from (name for name in OF_NORMS if isinstance(vars(module).get(name), int | float))
     elif type(module).__module__ in SIZED:
         yield from (name for name in vars(module) if _has_sizes(module, name))
-    elif type(module).__module__ == POOLINGS:
+    elif type(module).__module__.startswith("torch.nn"):
         yield from (name for name, value in vars(module).items() if _with_labels(value))
-    elif not type(module).__module__.startswith("torch.nn"):
+    else:
         yield from (name for name in vars(module) if not name.startswith("_") and name != "training")
 
 
 def _has_sizes(module: nn.Module, name: str) -> bool:
-    """Return True for a number of a layer that forward may read: ``self.fc.out_features``."""
+    """Return True for numbers of a layer: ``self.fc.out_features``, ``self.conv.stride[0]``."""
     value = vars(module)[name]
-    return not name.startswith("_") and isinstance(value, int | float) and not isinstance(value, bool)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return not name.startswith("_") and (is_number or bool(_with_labels(value)))
 
 
 def fixed(region: Region) -> dict[str, Any]:

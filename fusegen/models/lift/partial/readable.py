@@ -16,7 +16,8 @@ from torch._ops import OpOverload
 
 from fusegen.models.lift.fx_graph import name_of
 from fusegen.models.lift.labels import label_of, plain
-from fusegen.models.lift.noted_calls import METHOD, PLACED, REFLECTED
+from fusegen.models.lift.noted_arithmetic import REFLECTED
+from fusegen.models.lift.noted_calls import METHOD, PLACED
 from fusegen.models.reader.aten_calls import calls_of, hint, value_of
 from fusegen.models.reader.operator_call import Place
 

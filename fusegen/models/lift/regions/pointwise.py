@@ -11,7 +11,7 @@ from torch import Tensor, fx
 
 from fusegen.models.lift.fx_graph import HOOKS, name_of, what
 from fusegen.models.lift.labels import label_of, plain
-from fusegen.models.lift.noted_calls import REFLECTED
+from fusegen.models.lift.noted_arithmetic import REFLECTED
 from fusegen.models.lift.regions.aliases import unsafe
 from fusegen.models.lift.regions.extremes import NAMES
 from fusegen.models.lift.regions.own_formulas import DTYPES, own_formula
