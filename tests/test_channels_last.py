@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fusegen.codegen import runtime_text
 from fusegen.core.header_files import inlined
-from fusegen.runtime import build, channels_last, layout_copy, recipe
+from fusegen.runtime import build, channels_last, layout_copy, recipe, shared_kernels
 from fusegen.runtime.channels_last import Convolution
 from fusegen.runtime.layout_copy import Laid
 
@@ -477,8 +477,8 @@ def test_pytorch_copies_without_the_text_of_the_kernel(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(build, "can_load", lambda *given: True)
     assert layout_copy.has_kernel.__wrapped__()
-    layout_copy.texts_of_kernels.cache_clear()
-    monkeypatch.setattr(layout_copy, "header", missing)
+    shared_kernels.texts.cache_clear()
+    monkeypatch.setattr(shared_kernels, "header", missing)
     assert not layout_copy.has_kernel.__wrapped__()
 
 

@@ -68,12 +68,12 @@ def choice(layer: Any, x: torch.Tensor, run: Convolution) -> Laid:
     governed = is_under_mode() or torch.is_autocast_enabled()
     if governed or x.numel() < LEAST_TRIED or not is_in_tf32(layer):
         return Laid.AS_IT_IS
-    if not all(map(_is_laid_by_rows, (x, layer._parameters["weight"]))) or not has_kernel():
+    if not all(map(_is_nchw, (x, layer._parameters["weight"]))) or not has_kernel():
         return Laid.AS_IT_IS
     return _tried(layer, x, run)
 
 
-def _is_laid_by_rows(t: torch.Tensor) -> bool:
+def _is_nchw(t: torch.Tensor) -> bool:
     """Return True for floats in NCHW; PyTorch itself lays an input as a weight that is channels last."""
     return t.__class__ in PLAIN and t.dtype == torch.float32 and t.is_contiguous() and not t.is_neg()
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Tuple
 import torch
 
 from .philox import Place, drawn_by, threads, threshold, width_of
-from .shared_kernels import SharedKernels, into, space_of, texts
+from .shared_kernels import SharedKernels, can_load, into, space_of, texts
 from .sources import Texts
 
 NAME = "mask"
@@ -138,7 +138,7 @@ def widest(device: torch.device, dtype: torch.dtype) -> int:
     Versions of PyTorch differ in it. Whole masks of PyTorch's and of the kernel's say which it is, and that
     the two are equal; the generator is left as it was.
     """
-    if not kernels().can_load(*KERNELS) or not hasattr(torch.Generator, "get_offset"):
+    if not can_load(kernels, KERNELS) or not hasattr(torch.Generator, "get_offset"):
         return 0
     generator = torch.cuda.default_generators[device.index]
     with contextlib.suppress(OSError, RuntimeError), contextlib.ExitStack() as stack:

@@ -14,18 +14,15 @@ from typing import Any
 
 import torch
 
-from . import build, flavour, operators
 from .calls import PLAIN, differentiable, transformed
-from .flavour import define
-from .headers import inlined
 from .holders import is_under_mode
-from .settings import NAMESPACE
-from .sources import Texts, header
+from .shared_kernels import SharedKernels, can_load, into, space_of, texts
+from .sources import Texts
 
 LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}  # by the number of dimensions
 LEAST_TRANSPOSED = 16  # channels, and pixels, from which the kernel is faster than PyTorch's copy
 NAME = "layout"
-SPACE = f"{NAMESPACE}_{NAME}"  # of the operators
+SPACE = space_of(NAME)  # of the operators
 KERNELS = ("transposed_out",)
 CHIPS = None  # the kernel runs on all
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -53,24 +50,18 @@ class Laid(enum.Enum):
     ROUNDED = 2
 
 
-class Copies:
-    """The kernel of copies, which all modules of a runtime share."""
-
-    name = NAME
+class Copies(SharedKernels):
+    """The kernel of copies."""
 
     def __init__(self) -> None:
-        self.operators = operators.space_of(self, SPACE, _define)
+        taken = "Tensor x, float rounds, Tensor(a!) OUT0"
+        super().__init__(NAME, texts_of_kernels, into(*KERNELS, taken))
         self.transposed = self.operators.layout_transposed_out.default._op
 
-    def texts(self) -> Texts:
-        """Return the sources with their headers in their places."""
-        return texts_of_kernels()
 
-
-@functools.lru_cache(None)
 def texts_of_kernels() -> Texts:
     """Return the sources of the kernel with their headers in their places."""
-    return Texts(NAME, inlined(BINDING, header), "", inlined(CUDA, header), "")
+    return texts(NAME, BINDING, CUDA)
 
 
 @functools.lru_cache(None)
@@ -79,24 +70,10 @@ def kernels() -> Copies:
     return Copies()
 
 
-def _define(of: Copies, space: Any) -> None:
-    """Tell PyTorch of the operator."""
-    define(space._library, "layout_transposed_out(Tensor x, float rounds, Tensor(a!) OUT0) -> ()")
-
-    def loading(*arguments: Any) -> None:
-        build.load(of, space, *KERNELS, "cuda")
-        space.layout_transposed_out.default(*arguments)
-
-    space._library.impl("layout_transposed_out", loading, "CompositeExplicitAutograd")
-
-
 @functools.lru_cache(None)
 def has_kernel() -> bool:
     """Return True if the kernel can be built, or is shipped."""
-    if not flavour.PRODUCTS or torch.version.hip or not _has_text():
-        return False
-    of = kernels()
-    return bool(build.can_load(of, of.operators, *KERNELS))
+    return _has_text() and can_load(kernels, KERNELS)
 
 
 def _has_text() -> bool:

@@ -23,7 +23,7 @@ from .calls import one_by_one
 from .flavour import define, register_fake, register_vmap
 from .linear_call import by_kernel
 from .shared import called_once
-from .shared_kernels import SharedKernels, space_of, texts
+from .shared_kernels import SharedKernels, can_load, space_of, texts
 from .sources import Texts
 
 NAME = "linear"
@@ -134,7 +134,7 @@ def is_aligned(weight: torch.Tensor) -> bool:
 @functools.lru_cache(None)
 def has_chip(device: torch.device) -> bool:
     """Return True if a GPU has the instructions of the kernels, and these can be built or loaded."""
-    return torch.cuda.get_device_capability(device) in CHIPS and kernels().can_load(*KERNELS)
+    return torch.cuda.get_device_capability(device) in CHIPS and can_load(kernels, KERNELS)
 
 
 def allows_less() -> bool:

@@ -8,7 +8,7 @@
 """Kernels that all modules of a runtime share: their sources, and the operators that load them."""
 
 import functools
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import torch
 
@@ -52,10 +52,17 @@ class SharedKernels:
         self.name, self.texts = name, texts
         self.operators = operators.space_of(self, space_of(name), define_all)
 
-    def can_load(self, *kernels: str) -> bool:
-        """Return True if kernels can be built, or are shipped."""
-        known = flavour.PRODUCTS and not torch.version.hip
-        return bool(known and all(build.can_load(self, self.operators, kernel) for kernel in kernels))
+
+def can_load(kernels: "Callable[[], SharedKernels]", names: "Sequence[str]") -> bool:
+    """Return True if kernels can be built, or are shipped; else they are not asked for.
+
+    Args:
+        kernels: returns them.
+        names: of those that are to be loaded.
+    """
+    if not flavour.PRODUCTS or torch.version.hip:
+        return False
+    return all(build.can_load(kernels(), kernels().operators, name) for name in names)
 
 
 def into(kernel: str, taken: str) -> Define:
