@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import SymFloat, SymInt
 
-from fusegen.models.lift.labels import Real, Whole, labelled, plain
+from fusegen.models.lift.labels import Real, Whole, labelled, plain, with_labels
 from fusegen.models.reader.recorded_calls import note_arithmetic
 
 SIGNS = {
@@ -59,11 +59,12 @@ def carried(
 
 
 def named_number(name: str, value: Any) -> Any:
-    """A value with its name, which a number keeps through arithmetic, and items of a sequence as theirs."""
-    if type(value) in (tuple, list):
-        items = (named_number(f"{name}[{place}]", each) for place, each in enumerate(value))
-        return labelled(name, type(value)(items))
-    return carried(name, value, {}) if type(value) in CARRIERS else labelled(name, value)
+    """Return a value with its name, which a number keeps through arithmetic; items have theirs."""
+
+    def label(text: str, one: Any) -> Any:
+        return carried(text, one, {}) if type(one) in CARRIERS else labelled(text, one)
+
+    return with_labels(name, value, label)
 
 
 def operand(text: str) -> str:
