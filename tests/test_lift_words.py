@@ -139,6 +139,26 @@ def test_a_file_takes_other_arguments_that_decide_nothing(kind: str, tmp_path: P
         assert_same(own, theirs, given)
 
 
+NOT_VARIED = {  # types whose numbers have no labels
+    "a tuple with names": ("a|self.a = nn.ReLU() if a.n > 2 else nn.Tanh()", "Pair(3)", "Pair(1)"),
+    "a number of numpy": ("a|self.a = nn.ReLU() if a > 2 else nn.Tanh()", "np.float64(3)", "np.float64(1)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NOT_VARIED)
+def test_a_file_requires_numbers_without_labels(kind: str, tmp_path: Path) -> None:
+    init, first, second = NOT_VARIED[kind]
+    imports = "import collections\nimport numpy as np\nPair = collections.namedtuple('Pair', 'n')\n"
+    found = lift(tmp_path, imports + text_of((init, CALL, first)), 1)
+    with_formulas(found, tmp_path / "generated")
+    own = imported(tmp_path / "generated" / f"{found.name}.py")
+    [value] = arguments(first, own)
+    assert own.ModelNew(value)(torch.ones(4, 8)).shape == (4, 8)
+    with pytest.raises(ValueError, match="forward was traced with") as refused:
+        own.ModelNew(*arguments(second, own))
+    assert str(refused.value) == f"forward was traced with a={value!r}"
+
+
 def test_a_function_without_a_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FusegenError) as refused:
         lift(tmp_path, text_of(("a|self.a = a", CALL, "lambda x: x.relu()")), 1)
@@ -155,6 +175,7 @@ WHOLE = {  # constructors and forwards of one spec, arguments, and the one that 
     "a truth that a layer has, too": ("a|self.fc = nn.Linear(8, 8, a); self.a = a", "return torch.relu(self.fc(x)) * (2 if self.a else 3)", "True", "a = True"),
     "None": ("a|self.a = a", "return torch.relu(x) * 2 if self.a is None else torch.tanh(x)", "None", "a = None"),
     "a number that may be None": ("a|self.a = a", "return torch.relu(x) * 2 if self.a is None else torch.tanh(x) * 3", "0.5", "a = 0.5"),
+    "a number that is a factor or None": ("a|self.a = a", "return torch.relu(x) * 2 if self.a is None else torch.tanh(x) * self.a", "0.5", "a = 0.5"),
     "a length": ("a|self.a = a", "for _ in self.a: x = torch.relu(x) * 3;return x", "[2, 3]", "a = [2, 3]"),
     "the word of an activation": ("a|self.a = nn.GELU(approximate=a)", "return self.a(x) * 2", "'none'", "a = 'none'"),
     "a number of an object": ("a|self.fc = nn.Linear(8, a.n)", "return torch.relu(self.fc(x)) * 2", "Settings(3, 'b')", ""),
@@ -174,12 +195,11 @@ def test_a_spec_refuses_what_its_model_decides_by(kind: str, tmp_path: Path) -> 
     assert first == (sentence.format(WHOLE[kind][3]) if WHOLE[kind][3] else made)
 
 
-def test_a_spec_has_words_that_layers_alone_read(tmp_path: Path) -> None:
-    init = "a, b, c, d|self.fc = nn.Linear(8, 8, bias=a); self.w = nn.Parameter(torch.randn(d)); self.c = c"
-    found = lift_whole(
-        tmp_path, problem(init, "return self.fc(x) * self.w", arguments="True, 'b', None, (8,)")
-    )
-    assert "init: {a: true, b: b, c: null, d: [8]}" in found.text.replace('"', "")
+def test_a_spec_has_what_layers_alone_read(tmp_path: Path) -> None:
+    init = "a, b, c, d, e|self.fc = nn.Linear(8, 8, bias=a); self.bn = nn.BatchNorm1d(8, momentum=e); self.w = nn.Parameter(torch.randn(d)); self.c = c"
+    given = "True, 'b', None, (8,), 0.1"
+    found = lift_whole(tmp_path, problem(init, "return self.bn(self.fc(x)) * self.w * 2", arguments=given))
+    assert "init: {a: true, b: b, c: null, d: [8], e: 0.1}" in found.text.replace('"', "")
 
 
 COUNTED = {  # constructors, and how many calls take what they are given
@@ -201,6 +221,7 @@ COUNTED = {  # constructors, and how many calls take what they are given
     "b = a": None,
     "a()": None,
     "self.a = self.b = a; self.c = not self.b": None,
+    "self.a = a; self.b = self.a; self.a = self.b": None,
 }
 
 

@@ -35,7 +35,7 @@ def reads(problem: Problem, name: str) -> int | None:
     loads = [node for method in methods for node in ast.walk(method) if _is_name(node, name)]
     try:
         return _count(tree, loads)
-    except _Unknown:
+    except (_Unknown, RecursionError):  # two attributes may be assigned to each other
         return None
 
 

@@ -83,7 +83,12 @@ def _decides(found: Lifted, argument: str) -> bool:
 
 
 def _takes_none(found: Lifted, argument: str) -> bool:
-    """Return True if a model runs with None in the place of a number, and is another one."""
+    """Return True if a model runs with None in the place of a number, and is another one.
+
+    A layer that reads the number takes None as the model's does.
+    """
+    if argument not in (*found.unread, *found.scalars):
+        return False
     with suppress(FusegenError):
         other = found.problem.given({**found.of.arguments, argument: None})
         tried(other)

@@ -83,15 +83,13 @@ def _lines(text: str, value: Any, names: Names) -> Iterator[str]:
     Raises:
         Unfit: it has no text.
     """
-    kind = next((each for each in LINES if isinstance(value, each)), None)
     if type(value) in (int, float) or isinstance(value, Tensor):
         return
-    if kind is not None:
-        yield from LINES[kind](text, value, names)
-    elif callable(value):
-        yield from _of_function(text, value, names)
-    else:
-        yield from (_of_record if is_record(value) else _of_value)(text, value, names)
+    lines = CONTAINERS.get(type(value)) or next(
+        (LINES[each] for each in LINES if isinstance(value, each)), None
+    )
+    usual = _of_function if callable(value) else _of_record if is_record(value) else _of_value
+    yield from (lines or usual)(text, value, names)
 
 
 def _of_sequence(text: str, value: Any, names: Names) -> Iterator[str]:
@@ -133,7 +131,10 @@ def _of_repr(text: str, value: Any, _: Names) -> Iterator[str]:
 
 
 def _of_value(text: str, value: Any, names: Names) -> Iterator[str]:
+    """Yield the lines that require a value, which is of no type of a library such as numpy, or its repr."""
     try:
+        if type(value).__module__ not in ("builtins", "collections", "torch"):
+            raise Unfit(text)
         yield from required_value(value, text)
     except Unfit:
         yield from _of_repr(text, value, names)
@@ -169,13 +170,16 @@ def _of_record(text: str, value: Any, names: Names) -> Iterator[str]:
         yield from _lines(f"{text}.{name}", each, names)
 
 
-LINES: dict[type, Callable[[str, Any, Names], Iterator[str]]] = {  # by the first type that a value is of
+Lines = Callable[[str, Any, Names], Iterator[str]]
+CONTAINERS: dict[type, Lines] = {
+    tuple: _of_sequence,
+    list: _of_sequence,
+    dict: _of_dict,
+    set: _of_set,
+    frozenset: _of_set,
+}
+LINES: dict[type, Lines] = {  # by the first type that a value is of
     functools.partial: _of_partial,
     nn.Module: _of_module,
     **dict.fromkeys(BY_REPR, _of_repr),
-    tuple: _of_sequence,
-    list: _of_sequence,
-    set: _of_set,
-    frozenset: _of_set,
-    dict: _of_dict,
 }
