@@ -178,8 +178,9 @@ def test_a_spec_refuses_a_number_that_decides_the_constructor(kind: str, tmp_pat
     with pytest.raises(NotLifted) as refused:
         lifted(f"{path}:Model")
     first, _, rest = str(refused.value).partition("\n")
+    reader = "model" if text == "is_wide" else "constructor"
     assert first == (
-        f"{path}:{at}:{9 if at > 7 else 1}: {text} = {value!r} has no place in a spec: the constructor "
+        f"{path}:{at}:{9 if at > 7 else 1}: {text} = {value!r} has no place in a spec: the {reader} "
         "reads it otherwise than by arithmetic, so that the spec would hold for this value alone"
     )
     assert rest.endswith("hint: lift with --partial, whose module refuses other values")

@@ -242,7 +242,7 @@ def with_formulas(found: Partial, folder: Path) -> None:
 PRELUDE = """\
 import torch
 from torch import tanh, relu, exp, sigmoid, clamp_min
-from torch.nn.functional import elu, gelu
+from torch.nn.functional import elu, gelu, leaky_relu
 
 
 def softmax(x):

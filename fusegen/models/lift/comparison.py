@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +66,7 @@ def other_settings(problem: Problem, name: str) -> Iterator[Problem]:
     """Yield the problem with other values of one number of the constructor."""
     own = problem.arguments()
     for factor in FACTORS[1:]:
-        values = [*{**own, name: _scaled(own[name], factor)}.values()]
-        yield replace(problem, get_init_inputs=partial(list, values))
+        yield problem.given({**own, name: _scaled(own[name], factor)})
 
 
 def _key(problem: Problem) -> object:

@@ -89,7 +89,7 @@ def _is_call(node: ast.AST) -> bool:
 
 
 def _is_term(node: ast.AST) -> bool:
-    return isinstance(node, ast.BinOp | ast.Subscript | ast.Call)
+    return isinstance(node, ast.BinOp | ast.Subscript | ast.Attribute | ast.Call)
 
 
 def _values(part: ast.expr) -> Iterator[ast.AST]:

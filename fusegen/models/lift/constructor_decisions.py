@@ -1,7 +1,7 @@
 """Arguments that decide what a constructor makes: a trace of forward is right for their values alone.
 
 The constructor is run again for each number that it compares or converts, with another result in its place,
-and for other values of numbers and truths. What then makes another model is decided.
+and for other whole numbers. What then makes another model is decided.
 """
 
 import ast
@@ -72,9 +72,7 @@ def _refuses(trace: TracebackType | None, path: str) -> bool:
 
 def _others(value: Any) -> Iterator[Any]:
     """Yield other values of an argument that may decide a branch, a count or an item."""
-    if isinstance(value, bool):
-        yield not value
-    elif isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         yield from (value + 1, value - 1)
 
 

@@ -4,7 +4,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from fusegen.models.lift.labels import Real, Whole, labelled, plain
+from fusegen.models.lift.labels import Real, Whole, labelled, plain, with_labels
 
 SIGNS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
@@ -56,11 +56,12 @@ def carried(
 
 
 def named_number(name: str, value: Any) -> Any:
-    """A value with its name, which a number keeps through arithmetic, and items of a sequence as theirs."""
-    if type(value) in (tuple, list):
-        items = (named_number(f"{name}[{place}]", each) for place, each in enumerate(value))
-        return labelled(name, type(value)(items))
-    return carried(name, value, {}) if type(value) in CARRIERS else labelled(name, value)
+    """Return a value with its name, which a number keeps through arithmetic; items have theirs."""
+
+    def label(text: str, one: Any) -> Any:
+        return carried(text, one, {}) if type(one) in CARRIERS else labelled(text, one)
+
+    return with_labels(name, value, label)
 
 
 def operand(text: str) -> str:

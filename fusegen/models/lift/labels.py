@@ -4,6 +4,10 @@ torch.nn keeps the objects it is given, and so does a model's `self`: a number t
 still carries its label. `numbers` has those that keep a label through arithmetic.
 """
 
+import copy
+import dataclasses
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 
@@ -52,6 +56,40 @@ def labelled(name: str, value: Any) -> Any:
     carried = carrier(value)
     carried.label = name
     return carried
+
+
+def is_record(value: Any) -> bool:
+    """Return True for an object that is no more than its attributes, as a dataclass of settings."""
+    kind: Any = type(value)
+    has_repr = kind.__repr__ is not object.__repr__
+    is_record = dataclasses.is_dataclass(kind) or issubclass(kind, SimpleNamespace)
+    return hasattr(value, "__dict__") and (is_record or not (has_repr or callable(value)))
+
+
+def with_labels(text: str, value: Any, label: Callable[[str, Any], Any]) -> Any:
+    """Return a value, perhaps a list, a dict or an object, whose numbers and words have labels.
+
+    Args:
+        text: that of the value.
+        value: it.
+        label: gives a number or a word its text.
+    """
+    kind = type(value)
+    if kind in (tuple, list):
+        items = (with_labels(f"{text}[{place}]", each, label) for place, each in enumerate(value))
+        return labelled(text, kind(items))
+    if kind is dict:
+        return {key: with_labels(f"{text}[{key!r}]", each, label) for key, each in value.items()}
+    if is_record(value):
+        return with_fields(value, lambda name, each: with_labels(f"{text}.{name}", each, label))
+    return label(text, value)
+
+
+def with_fields(value: Any, change: Callable[[str, Any], Any]) -> Any:
+    """Return a copy of an object with other attributes, of which a function makes each."""
+    made = copy.copy(value)
+    vars(made).update({name: change(name, each) for name, each in vars(value).items()})
+    return made
 
 
 def known(name: str, value: float) -> Known:

@@ -1,7 +1,9 @@
 """A lifted model: the text of its spec, and the facts that the report prints."""
 
+import ast
 import keyword
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,17 +11,20 @@ from torch import Tensor
 
 from fusegen.errors import FusegenError, NotLifted, SpecErrors
 from fusegen.language.parse import parse_spec
+from fusegen.models.lift.argument_reads import reads
 from fusegen.models.lift.constructed_state import Constructed, constructed, parts
 from fusegen.models.lift.constructor_decisions import decided_in_constructor
 from fusegen.models.lift.decisions import Decided, watching
 from fusegen.models.lift.fx_graph import Traced, forward_line
-from fusegen.models.lift.load import Problem, executed, line_span, read
+from fusegen.models.lift.load import Problem, class_line, executed, line_span, read
 from fusegen.models.lift.model_inputs import Given, check_arguments, given
-from fusegen.models.lift.spec_text import read_names, spec_text, specs
+from fusegen.models.lift.smaller import tried
+from fusegen.models.lift.spec_text import read_names, spec_text, specs, without_digest
 from fusegen.models.lift.steps import steps
 from fusegen.models.lift.traced_model import traced
 
 DECIDES = "{where} reads it otherwise than by arithmetic, so that the spec would hold for this value alone"
+INIT = re.compile(r"^init: .*$", re.MULTILINE)  # the line of a spec that has the arguments
 PARTIAL = "lift with --partial, whose module refuses other values"
 
 
@@ -62,6 +67,42 @@ def lifted_problem(problem: Problem, name: str | None = None) -> Lifted:
     Raises:
         NotAModel, NotLifted: the model cannot be lifted.
     """
+    found = _lifted(problem, name)
+    for argument, value in found.of.arguments.items():
+        is_number = type(value) in (int, float)
+        if (_takes_none if is_number else _decides)(found, argument):
+            _refuse_decided(problem, "the model", {argument: (value, class_line(problem))})
+    return found
+
+
+def _decides(found: Lifted, argument: str) -> bool:
+    """Return True if an argument that is no number may be read elsewhere than by the layers of a spec."""
+    parts = (*found.of.layers.values(), *found.of.state.values())
+    names = (node for part in parts for node in ast.walk(ast.parse(part)) if isinstance(node, ast.Name))
+    return reads(found.problem, argument) not in (0, sum(node.id == argument for node in names))
+
+
+def _takes_none(found: Lifted, argument: str) -> bool:
+    """Return True if a model runs with None in the place of a number, and is another one.
+
+    A layer that reads the number takes None as the model's does.
+    """
+    if argument not in (*found.unread, *found.scalars):
+        return False
+    with suppress(FusegenError):
+        other = found.problem.given({**found.of.arguments, argument: None})
+        tried(other)
+        with suppress(FusegenError):
+            texts = (
+                INIT.sub("", without_digest(each.text)) for each in (found, _lifted(other, found.name))
+            )
+            return len({*texts}) > 1
+        return True
+    return False
+
+
+def _lifted(problem: Problem, name: str | None) -> Lifted:
+    """Return the model of a file, which may be right for these arguments of its constructor alone."""
     of = constructed(problem)
     _refuse_decided(problem, "the constructor", decided_in_constructor(problem, partial(parts, problem)))
     chosen = name or name_of(problem)

@@ -5,8 +5,9 @@ import inspect
 import linecache
 import sys
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -52,6 +53,10 @@ class Problem:
             self.refuse(f"the constructor does not take what get_init_inputs returns: {error}")
         bound.apply_defaults()
         return dict(bound.arguments)
+
+    def given(self, arguments: Mapping[str, Any]) -> "Problem":
+        """Return the problem with other values of all of the constructor's arguments."""
+        return replace(self, get_init_inputs=partial(list, arguments.values()))
 
     def call(self, function: Callable[[], Any], name: str) -> Any:
         """Return the list that a function of the file returns.

@@ -9,7 +9,7 @@ from torch import nn
 
 from fusegen.models.lift.constructor_numbers import Numbers, carried
 from fusegen.models.lift.fx_graph import LAYER
-from fusegen.models.lift.labels import CARRIERS, label_of, labelled, plain
+from fusegen.models.lift.labels import CARRIERS, is_record, label_of, labelled, plain, with_fields
 from fusegen.models.lift.regions.region import Region
 from fusegen.models.reader.aten_calls import layer_of
 
@@ -148,6 +148,8 @@ def _labelled(text: str, value: Any, found: Numbers) -> Any:
         value = plain(_labelled(f"{text}[{place}]", each, found) for place, each in enumerate(value))
     elif plain is dict:
         return {key: _labelled(f"{text}[{key!r}]", each, found) for key, each in value.items()}
+    elif is_record(value) and any(label_of(each) or is_record(each) for each in vars(value).values()):
+        return with_fields(value, lambda name, each: _labelled(f"{text}.{name}", each, found))
     elif plain in (int, float):
         return carried(text, plain(value), found)
     elif plain is str:

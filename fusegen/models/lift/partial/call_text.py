@@ -162,7 +162,13 @@ def required_value(default: Any, name: Any) -> list[str]:
     """Return the lines that refuse another value of an argument than its default."""
     shown = value_text(default, {})
     differs = f"{name} is not None" if default is None else f"{name} != {shown}"
-    return [f"if {differs}:", f'    raise ValueError("forward was traced with {name}={default!r}")']
+    return refusing(differs, f"{name}={default!r}")
+
+
+def refusing(differs: str, what: str) -> list[str]:
+    """Return the lines that raise ValueError under a condition, and say what a forward was traced with."""
+    why = json.dumps(f"forward was traced with {what}", ensure_ascii=False)
+    return [f"if {differs}:", f"    raise ValueError({why})"]
 
 
 def counts(node: fx.Node) -> int:

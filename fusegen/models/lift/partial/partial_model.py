@@ -1,7 +1,8 @@
 """A partial model: its regions, and the text of its file."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,36 +11,32 @@ import torch
 from torch import Tensor, fx, nn
 
 from fusegen.core.write import Change, changes
-from fusegen.errors import ModuleEdited, NoRegion, NotAModel, NotGenerated, NotLifted, Span
+from fusegen.errors import FusegenError, ModuleEdited, NoRegion, NotGenerated, Span
 from fusegen.models.lift.constructor_decisions import decided_in_constructor, structure
 from fusegen.models.lift.decisions import Decided, watching
 from fusegen.models.lift.found import Found, regions_of, with_norms
 from fusegen.models.lift.fx_graph import line_of, what
-from fusegen.models.lift.labels import labelled
+from fusegen.models.lift.labels import labelled, with_labels
 from fusegen.models.lift.lifted import name_of
 from fusegen.models.lift.load import Problem, line_span, refuse_variadic, telling
 from fusegen.models.lift.model_graphs import as_written, refuse_hooks
-from fusegen.models.lift.partial.attributes import attribute, label_numbers
-from fusegen.models.lift.partial.call_text import required_mode, required_value
-from fusegen.models.lift.partial.forward_items import Context
-from fusegen.models.lift.partial.forward_text import CannotWrite, forward_lines
+from fusegen.models.lift.partial.attributes import label_numbers
+from fusegen.models.lift.partial.call_text import required_value
+from fusegen.models.lift.partial.file_text import PYTORCH, calls_of, file_text
 from fusegen.models.lift.partial.held import constants, free, in_regions, kinds, required
-from fusegen.models.lift.partial.module import HEAD, NoForward, module_text
-from fusegen.models.lift.partial.readable import make_readable
-from fusegen.models.lift.regions.biases import split_biases, without_bias
-from fusegen.models.lift.regions.builds import Named, alike, named
+from fusegen.models.lift.partial.held_arguments import required_arguments
+from fusegen.models.lift.partial.module import HEAD
+from fusegen.models.lift.regions.biases import split_biases
+from fusegen.models.lift.regions.builds import VARYING, Named, alike, named
 from fusegen.models.lift.rule import ALONE, Rule
-from fusegen.models.lift.source_text import statement_at, variable_of
-from fusegen.models.lift.spec_text import is_edited, with_digest, without_digest
+from fusegen.models.lift.spec_text import is_edited, without_digest
 from fusegen.models.reader.aten_calls import TRACING
 from fusegen.models.reader.aten_table import ROWS
 from fusegen.models.reader.row_calls import OF_ROWS
 from fusegen.models.reader.window_calls import WINDOWS
 
-WITHOUT_BIAS = "from ._runtime.producers import without_bias"
 TABLE = {**ROWS, **OF_ROWS, **WINDOWS}
 EACH = "return a value for each"
-PYTORCH = "leave the model to PyTorch"
 
 
 @dataclass(frozen=True)
@@ -77,6 +74,48 @@ def partial(
 
 
 def _partial(problem: Problem, name: str | None, specs: Path, rule: Rule) -> Partial:
+    own = _written(problem, specs, rule)
+
+    def is_same(other: Problem) -> bool:
+        with suppress(FusegenError):
+            return _written(other, specs, rule).key == own.key
+        return False
+
+    in_forward, in_constructor = own.decided
+    decides = [*required_arguments(problem, is_same), *required(in_constructor)]
+    text = file_text(problem, own.found, own.known, ([*required(in_forward), *own.lines], decides))
+    tensors = (
+        *(each for each in own.inputs.values() if isinstance(each, Tensor)),
+        *own.found.model.parameters(),
+        *own.found.model.buffers(),
+    )
+    chosen = name or name_of(problem)
+    if chosen in own.known.names.values():
+        chosen = f"{chosen}_model"
+    scalars = free(problem, own.decided, numbers_of)
+    return Partial(chosen, text, problem, own.found, own.known, tensors, scalars)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """The parts of a file."""
+
+    inputs: Mapping[str, Any]  # of forward
+    found: Found
+    known: Named
+    # numbers that decide what forward runs, and what the constructor makes
+    decided: tuple[Decided, Decided]
+    lines: list[str]  # of forward, behind those that require numbers
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal where files are the same, but for the lines of other arguments."""
+        decided = [{text: value for text, (value, _) in each.items()} for each in self.decided]
+        texts = {path: VARYING.sub("", text) for path, text in self.known.texts.items()}
+        return self.lines, texts, decided
+
+
+def _written(problem: Problem, specs: Path, rule: Rule) -> _Written:
     model, numbers = _made(problem)
     inputs = _inputs(problem)
     with watching(str(problem.path), problem.get_inputs.__globals__) as decided:
@@ -84,16 +123,10 @@ def _partial(problem: Problem, name: str | None, specs: Path, rule: Rule) -> Par
     known = named(found.chosen, specs, f"lifted from {problem.source}", problem.get_inputs.__globals__)
     regions = in_regions(problem, numbers, [each.region for each in found.chosen])
     both = {**regions, **decided}, decided_in_constructor(problem, structure(problem))
-    text = _text(problem, found, known, both, constants(problem, inputs))
-    tensors = (
-        *(each for each in inputs.values() if isinstance(each, Tensor)),
-        *model.parameters(),
-        *model.buffers(),
-    )
-    chosen = name or name_of(problem)
-    if chosen in known.names.values():
-        chosen = f"{chosen}_model"
-    return Partial(chosen, text, problem, found, known, tensors, free(problem, both, numbers_of))
+    calls = calls_of(problem, found, known)
+    held = constants(problem, inputs)
+    lines = [line for name, value in held.items() for line in required_value(value, name)]
+    return _Written(inputs, found, known, both, [*lines, *kinds(found), *calls])
 
 
 def checked(path: Path, of: Partial) -> tuple[Change, ...]:
@@ -115,7 +148,7 @@ def checked(path: Path, of: Partial) -> tuple[Change, ...]:
 
 def _made(problem: Problem) -> tuple[nn.Module, dict[str, Any]]:
     """Return the model on the device `meta`, with its numbers by their labels."""
-    arguments = {name: labelled(name, value) for name, value in problem.arguments().items()}
+    arguments = {name: with_labels(name, value, labelled) for name, value in problem.arguments().items()}
     with torch.device("meta"), telling(problem.path, "the constructor raises"):
         model = problem.model(**arguments)
     refuse_hooks(model, problem.attribute)
@@ -162,88 +195,3 @@ def _not_worth(problem: Problem, found: Found) -> NoRegion:
     shown = f"{what(node)} stays: {why}" if node else why
     span = line_span(problem.path, line)
     return NoRegion(span, node=problem.attribute, why=shown, remedy=PYTORCH)
-
-
-def _text(
-    problem: Problem,
-    found: Found,
-    known: Named,
-    decided: tuple[
-        Decided, Decided
-    ],  # numbers that decide what forward runs, and what the constructor makes
-    held: Mapping[str, Any],  # arguments that the trace holds
-) -> str:
-    """Return the text of the file.
-
-    Raises:
-        NotAModel: it cannot be written.
-    """
-    contexts = [_context(problem, found, known, graph) for graph in found.modes.graphs]
-    try:
-        forwards = [forward_lines(context) for context in contexts]
-        in_forward, in_constructor = (list(required(of)) for of in decided)
-        in_forward += [line for name, value in held.items() for line in required_value(value, name)]
-        in_forward += kinds(found)
-        lines = [*in_forward, *_in_modes(forwards, _requirements(found))]
-        text = problem.path.read_text(encoding="utf-8")
-        head, imports = _head(problem, found, known), _imports(problem, found, known)
-        return with_digest(module_text(text, problem.attribute, head, imports, (lines, in_constructor)))
-    except CannotWrite as error:
-        span = line_span(problem.path, line_of(problem, error.node))
-        raise NotLifted(span, node=what(error.node), why=error.why, remedy=PYTORCH) from None
-    except NoForward as error:
-        raise NotAModel(
-            line_span(problem.path, 0), why=str(error), remedy="write the class out in the file"
-        ) from None
-
-
-def _head(problem: Problem, found: Found, known: Named) -> str:
-    calls = {known.names[each.key]: each for each in reversed(found.chosen)}
-    shown = (f"#   {name}({', '.join(each.inputs)}): {each.body}" for name, each in reversed(calls.items()))
-    return HEAD.format(source=problem.source, model=problem.attribute, kernels="\n".join(shown))
-
-
-def _context(problem: Problem, found: Found, known: Named, graph: fx.Graph) -> Context:
-    """Return the context of the text of one graph, which then calls what a file calls."""
-    make_readable(graph, {node for each in found.chosen for node in each.region.nodes})
-    return Context(
-        graph,
-        {each.region.result: each for each in found.chosen},
-        known.names,
-        {"torch": torch, "without_bias": without_bias, **problem.get_inputs.__globals__},
-        {node: line_of(problem, node) for node in graph.nodes},
-        lambda line: variable_of(statement_at(str(problem.path), line)),
-    )
-
-
-def _requirements(found: Found) -> list[list[str]]:
-    """The lines that require the modes of modules that forward reads, of training and of evaluation."""
-    model = found.model
-    return [
-        [
-            line
-            for path, mode in read.items()
-            if path
-            for line in required_mode(attribute(model, path), mode)
-        ]
-        for read in found.modes.read
-    ]
-
-
-def _in_modes(forwards: Sequence[list[str]], required: Sequence[list[str]]) -> list[str]:
-    """Return the lines of forward: of its only graph, or those of training and those of evaluation."""
-    pairs = zip(required or [[]], forwards, strict=True)
-    *training, last = ([*first, *rest] for first, rest in pairs)
-    of_mode = [f"    {line}" for each in training for line in each]
-    return [*(["if self.training:"] if training else []), *of_mode, *last]
-
-
-def _imports(problem: Problem, found: Found, known: Named) -> list[str]:
-    """Return the lines that import what forward calls."""
-    lines = [] if problem.get_inputs.__globals__.get("torch") is torch else ["import torch"]
-    if any(node.target is without_bias for graph in found.modes.graphs for node in graph.nodes):
-        lines.append(WITHOUT_BIAS)
-    used = {known.names[each.key]: each.region.layer for each in found.chosen}
-    kernels = (f"KERNELS as {name}" if used[name] else name for name in sorted(used))
-    imports = (f"from .{each.split()[-1]} import {each}" for each in kernels)
-    return ["", *lines, *imports]
