@@ -17,6 +17,7 @@ PATHS = (nn.Sequential, nn.ModuleList, nn.ParameterList)
 ACTIVATIONS = nn.modules.activation.__name__
 SIZED = tuple(each.__name__ for each in (nn.modules.linear, nn.modules.conv, nn.modules.sparse))
 NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm)
+BATCH_NORM = nn.modules.batchnorm._BatchNorm
 OF_NORMS = ("eps", "num_groups", "p")  # of norms and of dropouts
 FIRST = "[0]"  # behind the text of a tuple, that of its first item
 
@@ -85,6 +86,8 @@ def fixed(region: Region) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for node in region.nodes:
         layer = layer_of(node)
+        if isinstance(layer, BATCH_NORM):
+            continue  # its kernel reads the layer
         given = vars(layer).values() if layer is not None else (*node.args, *node.kwargs.values())
         every = [item for each in given for item in _with_labels(each)]
         found |= {str(label_of(each)): plain(each) for each in every if not isinstance(each, str)}
