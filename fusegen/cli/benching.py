@@ -19,6 +19,7 @@ from fusegen.cli.options import (
     SEVERAL_SPECS,
     WHERE,
     devices,
+    seconds_option,
     specs_folder,
 )
 from fusegen.cli.output_files import save
@@ -54,13 +55,7 @@ if TYPE_CHECKING:
 @click.option(
     "--against", multiple=True, metavar="FILE:CLASS", help="Measure another module, too; repeatable."
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(0),
-    default=2.0,
-    show_default=True,
-    help="The time for the turns of a case.",
-)
+@seconds_option(2.0, "The time for the turns of a case.")
 @click.option(
     "--json",
     "as_json",

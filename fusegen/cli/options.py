@@ -1,7 +1,9 @@
 """The arguments and options that several commands take, and the folders that they mean."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -9,6 +11,7 @@ from click.shell_completion import CompletionItem
 from fusegen.core import config
 from fusegen.errors import SpecErrors
 
+Command = Callable[..., Any]  # the function of one
 DEVICES = ("cpu", "cuda")
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
@@ -54,6 +57,11 @@ DEVICE = click.option(
 DTYPE = click.option(
     "--dtype", "dtypes", type=click.Choice(DTYPES), multiple=True, help="Only this dtype; repeatable."
 )
+
+
+def seconds_option(usual: float, says: str) -> Callable[[Command], Command]:
+    """Return the option of a time, which is not below 0."""
+    return click.option("--seconds", type=click.FloatRange(0), default=usual, show_default=True, help=says)
 
 
 def devices(device: str | None) -> tuple[str, ...]:

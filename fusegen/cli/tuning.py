@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusegen.cli.options import FILE, SEVERAL_SPECS, specs_folder
+from fusegen.cli.options import FILE, SEVERAL_SPECS, seconds_option, specs_folder
 from fusegen.cli.output_files import save
 
 if TYPE_CHECKING:
@@ -29,13 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--classes", is_flag=True, help="Write rows for classes of costs, which hold for other formulas, too."
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(0),
-    default=0.15,
-    show_default=True,
-    help="The time for a kernel at one size.",
-)
+@seconds_option(0.15, "The time for a kernel at one size.")
 def tune(specs: tuple[str, ...], path: Path, classes: bool, seconds: float) -> None:
     """Find the fastest launch configurations on this GPU, by size.
 
