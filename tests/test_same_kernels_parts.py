@@ -246,13 +246,16 @@ UNCALLED = {  # added to a text, and whether code may be made of it
     "two of a name": (f"{T} o(M x) {{ return o(x, x); }} {T} o(M x, M y) {{ return x; }}", False),
     "a function": ("float other(float x) { return x; }", True),
     "a template that is called": (f"{T} o(M x) {{ return x; }} float g() {{ return o(2.0f); }}", True),
-    "a declaration": (f"{T} other(M x);", True),
+    "a declaration": (f"{T} other(M x);", False),
     "an overload": (f"{T} used(M* x) {{ return *x; }}", True),
     "a struct": ("template <typename M> struct Other : Some<M> { M x; };", False),
     "a struct that is named": ("template <class M> struct O { M x; }; O<float> g();", True),
     "a struct of another template": ("template <> struct std::hash<float> { int x; };", True),
     "a class": ("template <typename M> class Other { M x; };", True),
     "one that an unnamed one names": (f"{T} p(M x) {{ return x; }} {T} o(M x) {{ return p(x); }}", False),
+    "a false constant": ("template <class P> constexpr bool O = false;", False),
+    "one of some type": ("template <class P> constexpr bool O<S<P>> = true;", True),
+    "a constant of another value": ("template <class P> constexpr bool O = g<P>();", True),
     "a specialization": ("template <> float o(float x) { return x; }", True),
     "a member": ("template <class F> void S<F>::o() { f(); }", True),
     "a name that C++ looks up": ("template <class F> F* begin(F x) { return x.p; }", True),
@@ -309,6 +312,24 @@ def test_branches_that_no_kernel_takes_make_no_code(which: str) -> None:
     for other in LATER:
         found = tokens(f"{DEFAULTS}\n{other}\n{given}")
         assert without_untaken(found) == found
+
+
+OF_TYPES = "template <class P> constexpr bool OFF = false;"
+OF_SOME_TYPES = (  # ways in which it is true of a type
+    "template <class P> constexpr bool OFF<Marked<P>> = true;",
+    "template <> constexpr bool OFF<int> = true;",
+    "template <> constexpr bool OFF<int>{true};",
+    "template <class P> struct S { static constexpr bool OFF = true; };",
+    "FLAG(OFF);",
+    "template <class P> constexpr bool OFF = g<P>();",
+)
+
+
+@pytest.mark.parametrize("other", [*OF_SOME_TYPES, ""])
+def test_a_constant_of_types_is_false_where_no_type_has_another(other: str) -> None:
+    given = f"{OF_TYPES} {other} if constexpr (WHOLE && OFF<P>) f(); else g();"
+    left = f"{OF_TYPES} {other} g();"
+    assert without_untaken(tokens(given)) == tokens(given if other else left)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""Branches of C++ that no kernel takes, since the condition is a constant that every kernel has as false.
+"""Branches of C++ that no kernel takes, since the condition is a constant that is false of every type.
 
 ``if constexpr`` of such a condition makes no code of the statement behind it, nor does it instantiate a
-template that is named there.
+template that is named there. A constant is one of each kernel, or a template of a type.
 """
 
 from __future__ import annotations
@@ -40,7 +40,23 @@ def _always_false(found: Sequence[str]) -> set[str]:
     for place, token in enumerate(found):
         places.setdefault(token, []).append(place)
     defined = {found[k + 3] for k in range(len(found) - 6) if _defines(found, k + 3)}
-    return {name for name in defined if all(_is_known(found, k) for k in places[name])}
+    of_types = {found[k + 2] for k in range(2, len(found) - 5) if _is_template(found, k + 2)}
+    return {name for name in defined if all(_is_known(found, k) for k in places[name])} | {
+        name for name in of_types if all(_is_template(found, k) or _is_read(found, k) for k in places[name])
+    }
+
+
+def _is_template(found: Sequence[str], place: int) -> bool:
+    """Return True if the name at a place is that of a constant of any type, which is false."""
+    before = list(found[max(place - 7, 0) : place])
+    is_of_type = before[:3] == ["template", "<", "class"] and before[4:] == [">", *CONSTANT[1:]]
+    return is_of_type and list(found[place + 1 : place + 4]) == FALSE
+
+
+def _is_read(found: Sequence[str], place: int) -> bool:
+    """Return True if a condition reads the constant of a type at a place."""
+    behind = list(found[place + 1 : place + 5])
+    return behind[:1] == ["<"] and behind[2:3] == [">"] and behind[3:] in ([")"], ["&&"])
 
 
 def _defines(found: Sequence[str], place: int) -> bool:
@@ -72,7 +88,14 @@ def _is_off(found: Sequence[str], place: int, off: set[str]) -> bool:
             terms.append([])
         else:
             terms[-1].append(token)
-    return any(len(term) == 3 and tuple(term[:2]) == OF_KERNEL and term[2] in off for term in terms)
+    return any(_is_named(term, off) for term in terms)
+
+
+def _is_named(term: Sequence[str], off: set[str]) -> bool:
+    """Return True if a term is one of these constants, of the kernel or of a type."""
+    if len(term) == 4 and term[1] == "<" and term[3] == ">":
+        return term[0] in off
+    return len(term) == 3 and tuple(term[:2]) == OF_KERNEL and term[2] in off
 
 
 def _behind(found: Sequence[str], place: int) -> int:

@@ -93,7 +93,7 @@ def _without_unnamed(found: Sequence[str]) -> list[str]:
 
 
 def _template(found: Sequence[str], place: int) -> tuple[str, int]:
-    """The name of the template of a function or of a struct defined at a place, and where it ends."""
+    """The name of a template at a place, of a function, a struct or a false constant, and where it ends."""
     head, depth = place + 1, 0
     if found[place + 1 : place + 3] == ["<", ">"]:  # a specialization
         return "", place
@@ -102,6 +102,9 @@ def _template(found: Sequence[str], place: int) -> tuple[str, int]:
         head += 1
         if depth <= 0:
             break
+    constant, value = found[head : head + 2], found[head + 3 : head + 6]
+    if (constant, value) == (["constexpr", "bool"], ["=", "false", ";"]):
+        return found[head + 2], head + 6
     if found[head : head + 1] != ["struct"]:
         return _function_template(found, place)
     body = head
@@ -115,16 +118,16 @@ def _template(found: Sequence[str], place: int) -> tuple[str, int]:
 
 
 def _function_template(found: Sequence[str], place: int) -> tuple[str, int]:
-    """The name of the function template defined at a place, and where it ends; no name for others."""
+    """The name of the function template declared at a place, and where it ends; no name for others."""
     head = place + 1
     while head < len(found) and found[head] not in ("(", "{", ";", "}", "=", "operator", "\n"):
         head += 1
         if found[head - 1] == BOUNDS:
             head = closed(found, head)
     body = closed(found, head)
-    if found[head : head + 1] != ["("] or found[body : body + 1] != ["{"]:
+    if found[head : head + 1] != ["("] or found[body : body + 1] not in (["{"], [";"]):
         return "", place
-    end = closed(found, body)
+    end = closed(found, body) if found[body] == "{" else body + 1
     name = found[head - 1] if found[head - 2] != "::" else ""  # a member is called by its struct, too
     return (name, end) if WORD.fullmatch(name) and not _has_directives(found[place:end]) else ("", place)
 
