@@ -111,6 +111,18 @@ def test_formulas_of_users_that_are_read_once(formula: str, tmp_path: Path) -> N
         )
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("n", [40, pytest.param(16392, marks=pytest.mark.full)])  # in registers, and held
+def test_each_place_of_a_vector_may_be_picked(n: int, dtype: torch.dtype) -> None:
+    """The vector with it is stored apart, beside the first and the last ones without."""
+    picked = torch.tensor([*range(9), n // 2, *range(n - 9, n), -100])
+    x, grad = 3 * drawn((len(picked), n), dtype), drawn((len(picked), 1), dtype)
+    wide = x.double().requires_grad_()
+    exact = functional.cross_entropy(wide, picked, reduction="none")
+    [own] = library("cross_entropy").backward([grad, x, picked[:, None]])
+    assert_near(own, torch.autograd.grad(exact, wide, grad[:, 0].double())[0], 4)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", SIZES)

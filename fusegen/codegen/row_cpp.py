@@ -14,6 +14,7 @@ from fusegen.codegen.render import in_parts
 from fusegen.codegen.render.forward_arguments import reduces_index
 from fusegen.codegen.row_arithmetic import cancels, compares, is_plain, selects, watches
 from fusegen.codegen.row_features import channels, summed
+from fusegen.codegen.row_indices import index_headers, picked_apart
 from fusegen.compiler.row_kernels import CompiledRows, PhaseKernels
 from fusegen.core.folds import LENGTH, PLACE, SHARE, Level
 from fusegen.core.ir import Expr, Kernel, Math, Ref, operations
@@ -87,10 +88,7 @@ class RowsText:
         found += read_once.headers(self.of, device) + long_rows.headers(self.of, device)
         if device.fast_types and any(self._selects(phase) for phase in phases):
             found.append("cuda/watched_conditions.cuh")
-        if self.of.spec.indices:
-            is_total = device.launched and reduces_index(self.of.spec)
-            total = f"cuda/{('row', 'wide')[self.of.is_wide]}_total.cuh"
-            found.append(total if is_total else "row_index.h")
+        found += index_headers(self.of, device)
         families = headers([k for phase in phases for k in (phase.elements, phase.row) if k])
         return includes.lines([*found, *includes.of_families(device, families)])
 
@@ -232,7 +230,7 @@ class RowsText:
         lines += [f"  static constexpr unsigned OF_ROW = {of_row};"] * bool(of_row)
         lines += self._math(which, device)
         name, behind = row_results.named(self.of, which)
-        types = read_once.loops(self.of, which, device, types)
+        types = picked_apart(self.of, which, device, read_once.loops(self.of, which, device, types))
         values, types = centred_sums.loops(self.of, which, device, types)
         head = f"struct {name} : {kind}<{counts}, {values}, {', '.join(types)}> {{"
         picking = [f"FUSEGEN_INDEX({each})" for each in dict.fromkeys((name, functor)) if indices]

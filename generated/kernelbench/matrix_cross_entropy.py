@@ -107,6 +107,7 @@ CUDA_SOURCE = r"""
 #include "cuda/plain_double_39.cuh"
 #include "cuda/largest_and_terms.cuh"
 #include "cuda/watched_conditions.cuh"
+#include "cuda/picked_apart.cuh"
 #include "cuda/row_total.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
@@ -120,7 +121,7 @@ struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, LargestAndSum<Forward2, 
   using Math16 = FastFloat;
 };
 FUSEGEN_INDEX(Forward)
-struct Backward : Rows<3, 1, 0, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
+struct Backward : Rows<3, 1, 0, BackwardValues, Backward1, Backward2, Backward3, PickedApart<Backward4>> {
   FUSEGEN_VALUES()
   static constexpr unsigned INDICES = 4;
   static constexpr unsigned OF_ROW = 1;

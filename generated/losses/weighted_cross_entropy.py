@@ -162,6 +162,7 @@ CUDA_SOURCE = r"""
 #include "cuda/plain_double_39.cuh"
 #include "cuda/fast_functions.cuh"
 #include "cuda/watched_conditions.cuh"
+#include "cuda/picked_apart.cuh"
 #include "cuda/row_total.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
@@ -175,7 +176,7 @@ struct Forward : Rows<3, 1, 1, ForwardValues, Forward1, Forward2, Forward3, Forw
   using Math16 = FastFloat;
 };
 FUSEGEN_INDEX(Forward)
-struct Backward : Rows<4, 2, 1, BackwardValues, Backward1, Backward2, Backward3, Backward4> {
+struct Backward : Rows<4, 2, 1, BackwardValues, Backward1, Backward2, Backward3, PickedApart<Backward4>> {
   FUSEGEN_VALUES(p.label_smoothing = call.param[0]; p.row_share = 1 / length)
   static constexpr unsigned OF_FEATURES = 4;
   static constexpr unsigned INDICES = 8;

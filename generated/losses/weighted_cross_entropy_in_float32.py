@@ -181,6 +181,7 @@ CUDA_SOURCE = r"""
 #include "cuda/plain_double_39.cuh"
 #include "cuda/fast_functions.cuh"
 #include "cuda/watched_conditions.cuh"
+#include "cuda/picked_apart.cuh"
 #include "cuda/wide_total.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
@@ -195,7 +196,8 @@ struct ForwardRows : Rows<3, 1, 1, ForwardValues, Forward1, Forward2, Forward3, 
 using Forward = WithWideValues<ForwardRows, 0>;
 FUSEGEN_INDEX(ForwardRows)
 FUSEGEN_INDEX(Forward)
-struct BackwardRows : Rows<4, 2, 1, BackwardValues, Backward0, Backward1, Backward2, Backward3, Backward4> {
+struct BackwardRows : Rows<4, 2, 1, BackwardValues, Backward0, Backward1, Backward2, Backward3,
+    PickedApart<Backward4>> {
   FUSEGEN_VALUES(p.label_smoothing = call.param[0]; p.row_share = 1 / length)
   static constexpr unsigned OF_FEATURES = 4;
   static constexpr unsigned INDICES = 8;

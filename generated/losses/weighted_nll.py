@@ -65,6 +65,8 @@ struct Backward2 : Stores<BackwardValues, READS<0, 3>, 2> {
 };
 """
 CUDA_SOURCE = r"""
+#include "cuda/rows.cuh"
+#include "cuda/picked_apart.cuh"
 #include "cuda/row_total.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
@@ -76,7 +78,7 @@ struct Forward : Rows<3, 1, 0, ForwardValues, Forward1, Forward2> {
   static constexpr bool ONCE_A_ROW = true;
 };
 FUSEGEN_INDEX(Forward)
-struct Backward : Rows<4, 2, 0, BackwardValues, Backward1, Backward2> {
+struct Backward : Rows<4, 2, 0, BackwardValues, Backward1, PickedApart<Backward2>> {
   FUSEGEN_VALUES()
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 4;

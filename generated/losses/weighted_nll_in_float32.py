@@ -69,6 +69,7 @@ struct Backward2 : Stores<BackwardValues, READS<3>, 2> {
 """
 CUDA_SOURCE = r"""
 #include "cuda/wide_values.cuh"
+#include "cuda/picked_apart.cuh"
 #include "cuda/wide_total.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
@@ -82,7 +83,7 @@ struct ForwardRows : Rows<3, 1, 0, ForwardValues, Forward1, Forward2> {
 using Forward = WithWideValues<ForwardRows, 0>;
 FUSEGEN_INDEX(ForwardRows)
 FUSEGEN_INDEX(Forward)
-struct BackwardRows : Rows<4, 2, 0, BackwardValues, Backward0, Backward1, Backward2> {
+struct BackwardRows : Rows<4, 2, 0, BackwardValues, Backward0, Backward1, PickedApart<Backward2>> {
   FUSEGEN_VALUES()
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 4;

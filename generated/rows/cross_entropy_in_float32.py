@@ -115,6 +115,7 @@ CUDA_SOURCE = r"""
 #include "cuda/plain_double_39.cuh"
 #include "cuda/wide_terms.cuh"
 #include "cuda/watched_conditions.cuh"
+#include "cuda/picked_apart.cuh"
 #include "cuda/wide_total.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
@@ -129,7 +130,8 @@ struct ForwardRows : Rows<2, 1, 0, ForwardValues, Forward1, LargestAndSum<Forwar
 using Forward = WithWideValues<ForwardRows, 0>;
 FUSEGEN_INDEX(ForwardRows)
 FUSEGEN_INDEX(Forward)
-struct BackwardRows : Rows<3, 1, 0, BackwardValues, Backward0, Backward1, Backward2, Backward3, Backward4> {
+struct BackwardRows : Rows<3, 1, 0, BackwardValues, Backward0, Backward1, Backward2, Backward3,
+    PickedApart<Backward4>> {
   FUSEGEN_VALUES()
   static constexpr unsigned INDICES = 4;
   static constexpr unsigned OF_ROW = 1;

@@ -49,6 +49,8 @@ struct Backward1 : Stores<BackwardValues, READS<0, 2>, 1> {
 };
 """
 CUDA_SOURCE = r"""
+#include "cuda/rows.cuh"
+#include "cuda/picked_apart.cuh"
 #include "cuda/row_total.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
@@ -59,7 +61,7 @@ struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, Forward2> {
   static constexpr bool ONCE_A_ROW = true;
 };
 FUSEGEN_INDEX(Forward)
-struct Backward : Rows<3, 1, 0, BackwardValues, Backward1> {
+struct Backward : Rows<3, 1, 0, BackwardValues, PickedApart<Backward1>> {
   FUSEGEN_VALUES()
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned INDICES = 4;

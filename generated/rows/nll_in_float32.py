@@ -57,6 +57,7 @@ struct Backward1 : Stores<BackwardValues, READS<2>, 1> {
 """
 CUDA_SOURCE = r"""
 #include "cuda/wide_values.cuh"
+#include "cuda/picked_apart.cuh"
 #include "cuda/wide_total.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
@@ -69,7 +70,7 @@ struct ForwardRows : Rows<2, 1, 0, ForwardValues, Forward1, Forward2> {
 using Forward = WithWideValues<ForwardRows, 0>;
 FUSEGEN_INDEX(ForwardRows)
 FUSEGEN_INDEX(Forward)
-struct BackwardRows : Rows<3, 1, 0, BackwardValues, Backward0, Backward1> {
+struct BackwardRows : Rows<3, 1, 0, BackwardValues, Backward0, PickedApart<Backward1>> {
   FUSEGEN_VALUES()
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned INDICES = 4;

@@ -37,12 +37,13 @@ JOINED = {  # phases that the runtime's kernels run as one loop, and their value
     r"LargestAndSum<(\w+), (\w+), &[\w:]+>": r"\1, \2",
     r"CentredSums<(\w+),\s+(\w+),\s+&[\w:]+(?:,\s+\d+)+>": r"\1, \2",
     r"Shifted<(\w+)>": r"\1",
+    r"PickedApart<(\w+)>": r"\1",
 }
 DECISIONS = re.compile(
     r"  static constexpr \w+ "
     r"(?:RECOMPUTES|OF_FEATURES|BY_CHANNEL|EXACT|BOUNDED|CANCELS|WATCHES|APART) = \w+;\n"
     r"|  using Math16 = \w+;\n|FUSEGEN_(?:INDEX|TOTAL)\(\w+\)\n"
-    r'|#include "(?:row_index\.h|cuda/(?:watched_conditions|long_rows)\.cuh)"\n'
+    r'|#include "(?:row_index\.h|cuda/(?:watched_conditions|long_rows|picked_apart)\.cuh)"\n'
     r"|  FUSEGEN_MADE\((?:[^()]|\([^()]*\))*\)\n"
 )  # of the runtime's kernels: how they hold and round elements, and read an index
 HEADERS = {

@@ -221,5 +221,11 @@ __device__ __forceinline__ void compute_unit(const Unit<F, T, K>& unit, M (&out)
   for (int e = 0; e < WIDTH_OF<T>; ++e) element_of<PHASE>(unit, e, out[e], p);
 }
 
+// True for a type PickedApart, and how such a phase is run.
+template <class PHASE>
+constexpr bool IS_PICKED_APART = false;
+template <class PHASE, class SHAPE, class F, typename T, class TEAM, class ROW, class UNITS, class VALUES>
+__device__ __forceinline__ void store_apart(TEAM& team, const ROW& row, const UNITS& units, VALUES& p, int& turn);
+
 }  // namespace
 }  // namespace fusegen

@@ -70,6 +70,8 @@ struct Team {
       run_largest_and_sum<PHASE, SHAPE, F, T>(*this, row, units, p, turn);
     } else if constexpr (IS_CENTRED<PHASE>) {
       run_centred<PHASE, SHAPE, T>(*this, row, units, p, turn);
+    } else if constexpr (IS_PICKED_APART<PHASE>) {
+      store_apart<PHASE, SHAPE, F, T>(*this, row, units, p, turn);
     } else if constexpr (PHASE::STORES && F::ONCE_A_ROW) {
       M<PHASE> out[PHASE::RESULTS];
       element_of<PHASE>(units[0], 0, out, p);
