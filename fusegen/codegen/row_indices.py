@@ -1,4 +1,4 @@
-"""The C++ of rows of which an index picks an element: headers, and the phase that stores it apart on CUDA."""
+"""The C++ of rows of which an index picks an element: headers, and the phase that stores it apart."""
 
 from collections.abc import Sequence
 
