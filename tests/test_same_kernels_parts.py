@@ -16,7 +16,7 @@ from benchmarks.same_kernels import ptx, results, text
 from benchmarks.same_kernels.__main__ import _names
 from benchmarks.same_kernels.branches import without_untaken
 from benchmarks.same_kernels.renames import NONE
-from benchmarks.same_kernels.tokens import tokens, without_uncalled
+from benchmarks.same_kernels.tokens import tokens, without_residents, without_uncalled
 from benchmarks.same_kernels.verdict import by_names
 from benchmarks.same_kernels.versions import Pair, files_of, module, workers
 from fusegen.core.header_files import without_comments
@@ -253,9 +253,9 @@ UNCALLED = {  # added to a text, and whether code may be made of it
     "a struct of another template": ("template <> struct std::hash<float> { int x; };", True),
     "a class": ("template <typename M> class Other { M x; };", True),
     "one that an unnamed one names": (f"{T} p(M x) {{ return x; }} {T} o(M x) {{ return p(x); }}", False),
-    "a false constant": ("template <class P> constexpr bool O = false;", False),
     "one of some type": ("template <class P> constexpr bool O<S<P>> = true;", True),
-    "a constant of another value": ("template <class P> constexpr bool O = g<P>();", True),
+    "a constant": ("template <class P, class Q> constexpr int O = P::q > 1 ? Q::q : 2;", False),
+    "one that is read": ("template <class P> constexpr int O = 1; int g() { return O<int>; }", True),
     "a specialization": ("template <> float o(float x) { return x; }", True),
     "a member": ("template <class F> void S<F>::o() { f(); }", True),
     "a name that C++ looks up": ("template <class F> F* begin(F x) { return x.p; }", True),
@@ -312,6 +312,22 @@ def test_branches_that_no_kernel_takes_make_no_code(which: str) -> None:
     for other in LATER:
         found = tokens(f"{DEFAULTS}\n{other}\n{given}")
         assert without_untaken(found) == found
+
+
+BOUNDS = {  # of a kernel, and what is left of them
+    "(N, 2)": "(N)",
+    "(f(N), (LEAST<F, SHAPE>))": "(f(N))",
+    "(N)": "(N)",
+    "(N<A, B>)": "(N<A, B>)",
+    "(N<A, B>, 2)": "(N<A, B>, 2)",
+}
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_the_blocks_that_an_sm_has_registers_for_decide_no_result(bounds: str) -> None:
+    kernel = "__global__ void __launch_bounds__{} o(int n, int m) {{ f(n, m); }}"
+    left = tokens(kernel.format(BOUNDS[bounds]))
+    assert without_residents(tokens(kernel.format(bounds))) == left
 
 
 OF_TYPES = "template <class P> constexpr bool OFF = false;"

@@ -6,7 +6,8 @@
 Each module of generated/ is compared with that of the revision. What is the same text without comments
 and declarations of headers that no name reaches is the same, and so it is without templates that nothing
 names, and without branches of `if constexpr` whose condition needs a constant that is false in every
-struct: no code is made of these. Else, for each device:
+struct: no code is made of these. So are kernels of other blocks for which an SM has registers, which decide
+where values are, not what they are. Else, for each device:
 
 - CUDA: the PTX for sm_90 of each kernel has to be the same, by nvcc with the flags of the module. What the
   host decides has no kernel to compare: launches, layouts, flags, the Python of masks. Where that text

@@ -21,6 +21,7 @@ from benchmarks.same_kernels.tokens import (
     macros,
     system_names,
     tokens,
+    without_residents,
     without_uncalled,
 )
 
@@ -94,7 +95,8 @@ def same_but_for(renames: Renames, old: str, new: str, device: str) -> bool:
         Unproved: a name may be captured.
     """
     now = tokens(new)
-    before, after = (without_uncalled(without_untaken(each)) for each in (renames.applied(old), now))
+    both = (without_residents(each) for each in (renames.applied(old), now))
+    before, after = (without_uncalled(without_untaken(each)) for each in both)
     if before != after:
         return False
     if renames == NONE:

@@ -93,7 +93,7 @@ def _without_unnamed(found: Sequence[str]) -> list[str]:
 
 
 def _template(found: Sequence[str], place: int) -> tuple[str, int]:
-    """The name of a template at a place, of a function, a struct or a false constant, and where it ends."""
+    """The name of a template at a place, of a function, a struct or a constant, and where it ends."""
     head, depth = place + 1, 0
     if found[place + 1 : place + 3] == ["<", ">"]:  # a specialization
         return "", place
@@ -102,9 +102,9 @@ def _template(found: Sequence[str], place: int) -> tuple[str, int]:
         head += 1
         if depth <= 0:
             break
-    constant, value = found[head : head + 2], found[head + 3 : head + 6]
-    if (constant, value) == (["constexpr", "bool"], ["=", "false", ";"]):
-        return found[head + 2], head + 6
+    if found[head] == "constexpr" and found[head + 3] == "=":
+        end = found.index(";", head)
+        return ("", place) if {"{", "\n"} & {*found[head:end]} else (found[head + 2], end + 1)
     if found[head : head + 1] != ["struct"]:
         return _function_template(found, place)
     body = head
@@ -136,6 +136,26 @@ def _has_directives(found: Sequence[str]) -> bool:
     """Return True if tokens have a line for the preprocessor that is no pragma."""
     ends = [place for place, token in enumerate(found) if token == "\n"]
     return any(list(found[place + 1 : place + 3]) != ["#", "pragma"] for place in ends[::2])
+
+
+def without_residents(found: Sequence[str]) -> list[str]:
+    """The tokens without the blocks for which an SM has registers, in the bounds of kernels.
+
+    They decide how many registers a thread has, not what it computes.
+    """
+    kept, place = list[str](), 0
+    while place < len(found):
+        kept.append(found[place])
+        place += 1
+        if kept[-1] != BOUNDS:
+            continue
+        end = closed(found, place)
+        threads = list(found[place:end])
+        if "," in threads and "<" not in threads[: threads.index(",")]:
+            threads = [*threads[: threads.index(",")], ")"]
+        kept += threads
+        place = end
+    return kept
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,12 @@ bool is_strided(const Tensors<N>& call) {
   return false;
 }
 
+// The blocks for which an SM has registers: of threads with one unit several, whose loads go on while others join.
+template <class F, class SHAPE>
+constexpr int COLUMNS_RESIDENT = SHAPE::walks ? 1 : SHAPE::units > 1 ? 0 : F::INPUTS == 1 ? 3 : 2;
+
 template <class F, typename T, class SHAPE>
-__global__ void __launch_bounds__(LARGE_BLOCK, SHAPE::walks)
+__global__ void __launch_bounds__(LARGE_BLOCK, (COLUMNS_RESIDENT<F, SHAPE>))
     columns_of_rows(const __grid_constant__ CallOf<F> call, int64_t rows, int threads) {
   using TEAM = Team<F, T, SHAPE, Features::STORED>;
   __shared__ ColumnRoom<F> room;
