@@ -28,6 +28,7 @@ TOLERANCES = {torch.float32: 3e-7, torch.bfloat16: 8e-3, torch.float16: 1e-3, to
 Draw = Callable[..., Tensor]
 
 
+@functools.cache
 def file_of(name: str, *dtypes: str) -> str:
     module = (GENERATED / f"{name}.py").read_text(encoding="utf-8")
     return standalone.text(module, "stable", dtypes) if dtypes else standalone.text(module, "stable")
