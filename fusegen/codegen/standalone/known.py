@@ -1,4 +1,4 @@
-"""What a module may have whose kernels a file runs in loops of its own."""
+"""Modules whose kernels a file runs in loops of its own: what they may have, and what they include."""
 
 import re
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ INCLUDED = {  # by modules, and by files in its place: what scans join is in a h
 
 @dataclass(frozen=True)
 class Known:
-    """What files of a kind know of a module, each in words.
+    """All that files of a kind know of a module, in words.
 
     Attributes:
         kernels: the class of its kernels in the runtime.
