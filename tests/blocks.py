@@ -1,4 +1,4 @@
-"""Six blocks of public networks that tests lift: products with chains between them."""
+"""Six blocks of public networks that tests lift: products with chains between them; and training."""
 
 import math
 from typing import Any
@@ -8,6 +8,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 C, D = 8, 16  # channels of images, and features of rows
+
+
+def trained(model: nn.Module, *shape: int, rate: float = 0.01) -> Tensor:
+    """The loss of the last of five steps that train a model."""
+    steps = torch.optim.SGD(model.parameters(), rate)
+    draw = torch.Generator().manual_seed(1)
+    loss: Any = None
+    for _ in range(5):
+        steps.zero_grad()
+        loss = model(torch.randn(shape, generator=draw)).square().mean()
+        loss.backward()
+        steps.step()
+    last: Tensor = loss.detach()
+    return last
 
 
 class SqueezeExcite(nn.Module):

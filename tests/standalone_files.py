@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import functools
 import re
 import shutil
@@ -11,10 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import compiler
 import pytest
 import torch
 from budget import FULL
+from emulated import FLAGS
 from kernels import GENERATED
+from rows_emulated import on_cpu
 from torch import Tensor
 
 from fusegen.project import standalone
@@ -26,8 +30,11 @@ HARNESS = re.compile(
 TEXTS = re.compile(r"(?:[A-Z]+_)?(?:FUNCTIONS|CUDA|CPU)")  # of one kernel, or of several
 TOLERANCES = {torch.float32: 3e-7, torch.bfloat16: 8e-3, torch.float16: 1e-3, torch.float64: 1e-13}
 Draw = Callable[..., Tensor]
+TESTED = [torch.float32, torch.bfloat16]
+NAMES = [str(dtype)[6:] for dtype in TESTED]
 
 
+@functools.cache
 def file_of(name: str, *dtypes: str) -> str:
     module = (GENERATED / f"{name}.py").read_text(encoding="utf-8")
     return standalone.text(module, "stable", dtypes) if dtypes else standalone.text(module, "stable")
@@ -49,6 +56,26 @@ def executed(name: str, *dtypes: str) -> tuple[Callable[..., Any], dict[str, Any
     exec(compile(file_of(name, *dtypes), "<string>", "exec"), space)
     assert "__file__" not in space
     return space[name.rpartition("/")[2]], space
+
+
+def assert_readable(whole: str, lines: int) -> None:
+    """A file has at most so many lines, none too long, and says what it gives up."""
+    assert len(whole.splitlines()) <= lines
+    assert max(map(len, whole.splitlines())) <= 120
+    assert len(re.findall(r"^# Given up: \w", whole, re.MULTILINE)) == 1
+    assert not HARNESS.search(whole)
+
+
+def emulated(cuda: str) -> ctypes.CDLL:
+    """The library of a file's text for CUDA, which launches on the CPU."""
+    text = on_cpu(cuda).replace("on_cuda", "on_cpu")
+    return ctypes.CDLL(str(compiler.library(text, ["-O0", *FLAGS, "-Wno-sign-compare"])))
+
+
+def emulate(monkeypatch: pytest.MonkeyPatch, name: str, *dtypes: str) -> None:
+    """Have a file launch its text for CUDA, which g++ has made."""
+    _, space = executed(name, *dtypes)
+    monkeypatch.setitem(space, "LIBRARY", emulated(strings(file_of(name, *dtypes))["CUDA"]))
 
 
 def drawing(dtype: torch.dtype, seed: int = 1) -> Draw:

@@ -99,7 +99,9 @@ def test_the_runtime_builds_by_calls_that_are_adapted(
     with pytest.raises(FileNotFoundError, match=r"made\.so"):
         direct.build(recipe, OWN, direct.Folder(str(tmp_path), ["c++"], 1))
     *compiled, _, _ = calls
-    assert [compiler.source_of(call) for call in compiled] == [tmp_path / name for name in compiler.SOURCES]
+    assert [compiler.source_of(call) for call in compiled] == [
+        str(tmp_path / name) for name in compiler.SOURCES
+    ]
     for call in compiled:
         levels = [flag for flag in compiler.adapted(tmp_path, call) if re.fullmatch("-O.", flag)]
         assert {*levels} == {"-O0"}

@@ -345,10 +345,11 @@ def test_it_is_near_the_real_function(name: str, device: str) -> None:
             truths(name, dtype.itemsize == 2),
             strict=False,
         ):
-            error, allowed = errors(mine, truth), errors(theirs, truth)
-            for k, found in enumerate(error):
-                about = max(allowed[max(0, k - 3) : k + 4])
-                assert found <= max(BOUND, about), (dtype, what, x[k].item(), found, about)
+            for k, found in enumerate(errors(mine, truth)):
+                if not found <= BOUND:
+                    near = slice(max(0, k - 3), k + 4)
+                    about = max(errors(theirs[near], truth[near]))
+                    assert found <= about, (dtype, what, x[k].item(), found, about)
 
 
 @pytest.mark.few(1)

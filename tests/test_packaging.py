@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from budget import FULL, HANG
-from compiler import once
+from compiler import Once
 from kernels import GENERATED, ROOT
 
 FEW = ("conv_relu_hardswish", "geglu", "hardtanh")  # of layers, of several tensors, with scalars
@@ -31,12 +31,12 @@ def run(*command: str, folder: Path, **more: str) -> str:
 def wheel(extensions: Path) -> Path:
     """The wheel of the checkout, made once for all workers."""
     pytest.importorskip("hatchling")
-    with once(extensions / "wheel" / "made") as made:
+    with Once(str(extensions / "wheel" / "made")) as made:
         if made:
             folder = extensions / "wheel"
             own = ("wheel", "--no-deps", "--no-build-isolation", "--quiet", "-w", ".", str(ROOT))
             run(*PIP, *own, folder=folder)
-            made.touch()
+            Path(made).touch()
     [path] = (extensions / "wheel").glob("fusegen-*.whl")
     return path
 
@@ -45,11 +45,11 @@ def wheel(extensions: Path) -> Path:
 def installed(wheel: Path, extensions: Path) -> Path:
     """A folder with the wheel installed, and nothing else."""
     folder = extensions / "installed"
-    with once(extensions / "wheel" / "installed") as made:
+    with Once(str(extensions / "wheel" / "installed")) as made:
         if made:
             own = ("install", "--no-deps", "--quiet", "--target", str(folder), str(wheel))
             run(*PIP, *own, folder=extensions)
-            made.touch()
+            Path(made).touch()
     return folder
 
 

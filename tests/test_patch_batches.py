@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from blocks import trained
 from torch import Tensor, nn
 
 import fusegen
@@ -238,16 +239,7 @@ def test_training_follows_eager(runs: Ran) -> None:
     model = nn.Sequential(row("hardswish"), made(Functions), made(Resnet))
     patched = copy.deepcopy(model)
     fusegen.patch(patched)
-    losses = []
-    for each in (model, patched):
-        steps = torch.optim.SGD(each.parameters(), 0.01)
-        draw = torch.Generator().manual_seed(1)
-        for _ in range(5):
-            steps.zero_grad()
-            loss = each(torch.randn(SHAPE, generator=draw)).square().mean()
-            loss.backward()
-            steps.step()
-        losses.append(loss.detach())
+    losses = [trained(each, *SHAPE) for each in (model, patched)]
     torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
     assert runs == [TRAINING] * 25
     for one, other in zip(model.buffers(), patched.buffers(), strict=True):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from blocks import trained
 from torch import Tensor, nn
 
 import fusegen
@@ -233,16 +234,7 @@ def test_training_follows_the_own_forward(runs: list[str]) -> None:
     model = nn.Sequential(nn.Linear(LENGTH, LENGTH), CastRms(), nn.Linear(LENGTH, 1), nn.Softmax(0))
     patched = copy.deepcopy(model)
     fusegen.patch(patched)
-    losses = []
-    for each in (model, patched):
-        steps = torch.optim.SGD(each.parameters(), 0.1)
-        draw = torch.Generator().manual_seed(1)
-        for _ in range(5):
-            steps.zero_grad()
-            loss = each(torch.randn(ROWS, LENGTH, generator=draw)).square().sum()
-            loss.backward()
-            steps.step()
-        losses.append(loss.detach())
+    losses = [trained(each, ROWS, LENGTH, rate=1.0) for each in (model, patched)]
     torch.testing.assert_close(*losses)
 
 

@@ -13,6 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from blocks import trained
 from torch import Tensor, nn
 
 import fusegen
@@ -228,16 +229,7 @@ def test_training_follows_eager(runs: Ran) -> None:
     model = nn.Sequential(made(Statements, "rms_norm"), made(Inside))
     patched = copy.deepcopy(model)
     fusegen.patch(patched)
-    losses = []
-    for each in (model, patched):
-        steps = torch.optim.SGD(each.parameters(), 0.01)
-        draw = torch.Generator().manual_seed(1)
-        for _ in range(5):
-            steps.zero_grad()
-            loss = each(torch.randn(*ROWS, LENGTH, generator=draw)).square().mean()
-            loss.backward()
-            steps.step()
-        losses.append(loss.detach())
+    losses = [trained(each, *ROWS, LENGTH) for each in (model, patched)]
     torch.testing.assert_close(*losses)
     assert runs.count("add_rms_norm") == 5
 

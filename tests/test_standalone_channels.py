@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import copy
-import ctypes
-from pathlib import Path
-from typing import Any
 
-import compiler
 import pytest
 import torch
-from emulated import FLAGS
-from rows_emulated import on_cpu
-from standalone_files import HARNESS, assert_near, drawing, executed, file_of, nvcc, strings
+from standalone_files import (
+    NAMES,
+    TESTED,
+    assert_near,
+    drawing,
+    emulate,
+    executed,
+)
 from torch import Tensor, nn
 
-TESTED = [torch.float32, torch.bfloat16]
-NAMES = [str(dtype)[6:] for dtype in TESTED]
-MODELS: dict[str, tuple[int, list[Any], int]] = {  # the most lines, the arguments, the number of tensors
-    "batches/batch_norm_relu": (620, [6], 1),
-    "batches/batch_norm_add_relu": (620, [6], 2),
-    "batches/batch_norm_gelu": (940, [6], 1),
-}
+MODELS = {"batches/batch_norm_relu": 1, "batches/batch_norm_add_relu": 2, "batches/batch_norm_gelu": 1}
 SHAPES = [(4, 6, 5, 7), (9, 6), (3, 6, 400), (2, 6, 2, 4, 2)]
 
 
@@ -38,28 +33,17 @@ def results(model: nn.Module, given: list[Tensor]) -> list[Tensor]:
 def assert_right(name: str) -> None:
     """Models of float64 are PyTorch's operations."""
     _, space = executed(name, *NAMES)
-    _, arguments, count = MODELS[name]
     for dtype in TESTED:
         for k, shape in enumerate(SHAPES):
             torch.manual_seed(k)
-            model = space["ModelNew"](*arguments).to(dtype)
+            model = space["ModelNew"](6).to(dtype)
             draw = drawing(dtype, k)
-            given = [draw(*shape) * 3 + 20 for _ in range(count)]
+            given = [draw(*shape) * 3 + 20 for _ in range(MODELS[name])]
             exact = copy.deepcopy(model).double()
             for training in (True, False):
                 model.train(training), exact.train(training)
                 own, wide = results(model, given), results(exact, [t.double() for t in given])
                 assert_near(own, wide, 10)
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("name", MODELS)
-def test_a_file_of_channels_can_be_read(name: str) -> None:
-    whole = file_of(name, "float32")
-    assert len(whole.splitlines()) <= MODELS[name][0]
-    assert max(map(len, whole.splitlines())) <= 120
-    assert "\n# Given up: " in whole
-    assert not HARNESS.search(whole)
 
 
 @pytest.mark.few(1)
@@ -70,15 +54,9 @@ def test_channels_on_the_cpu(name: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", MODELS)
-def test_channels_on_an_emulated_chip(name: str) -> None:
-    _, space = executed(name, *NAMES)
-    text = on_cpu(strings(file_of(name, *NAMES))["CUDA"]).replace("on_cuda", "on_cpu")
-    own, space["LIBRARY"] = (
-        space["LIBRARY"],
-        ctypes.CDLL(str(compiler.library(text, ["-O0", *FLAGS, "-Wno-sign-compare"]))),
-    )
+def test_channels_on_an_emulated_chip(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    emulate(monkeypatch, name, *NAMES)
     assert_right(name)
-    space["LIBRARY"] = own
 
 
 def test_channels_last_and_errors() -> None:
@@ -110,10 +88,3 @@ def test_second_derivatives_of_channels() -> None:
         [slope] = torch.autograd.grad(y.square().sum(), x, create_graph=True)
         found.append([*torch.autograd.grad(slope.square().sum(), [x, weight])])
     torch.testing.assert_close([t.double() for t in found[0]], found[1], rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
-@pytest.mark.parametrize("name", MODELS)
-def test_nvcc_compiles_channels(name: str, chip: str, tmp_path: Path) -> None:
-    nvcc(strings(file_of(name))["CUDA"], chip, tmp_path)

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import compiler
 import pytest
 import torch
-from emulated import FLAGS
-from rows_emulated import on_cpu
-from standalone_files import HARNESS, assert_near, drawing, executed, file_of, nvcc, strings
+from standalone_files import (
+    NAMES,
+    TESTED,
+    assert_near,
+    drawing,
+    emulate,
+    executed,
+)
 from torch import Tensor
 from torch.nn import functional
 
-TESTED = [torch.float32, torch.bfloat16]
-NAMES = [str(dtype)[6:] for dtype in TESTED]
 Loss = Callable[..., Tensor]
-LOSSES: dict[
-    str, tuple[int, Loss, bool]
-] = {  # the most lines, PyTorch's function, whether classes have weights
-    "losses/weighted_nll_in_float32": (510, functional.nll_loss, True),
-    "losses/weighted_nll": (480, functional.nll_loss, True),
-    "rows/nll_in_float32": (495, functional.nll_loss, False),
-    "rows/cross_entropy_in_float32": (685, functional.cross_entropy, False),
-    "losses/weighted_cross_entropy_in_float32": (785, functional.cross_entropy, True),
+LOSSES: dict[str, tuple[Loss, bool]] = {  # PyTorch's function, whether classes have weights
+    "losses/weighted_nll_in_float32": (functional.nll_loss, True),
+    "losses/weighted_nll": (functional.nll_loss, True),
+    "rows/nll_in_float32": (functional.nll_loss, False),
+    "rows/cross_entropy_in_float32": (functional.cross_entropy, False),
+    "losses/weighted_cross_entropy_in_float32": (functional.cross_entropy, True),
 }
 INDICES = (-100, 0, 2, 1, -100, 0)  # of rows: of three classes, or none
 
@@ -42,7 +40,7 @@ def results(function: Loss, x: Tensor, reduction: str) -> list[Tensor]:
 
 def assert_right(name: str, function: Loss, dtype: torch.dtype, classes: int) -> None:
     """The function is PyTorch's of float64; values beside 16 bits are in float32 where the name says so."""
-    (_, exact, weighs), draw = LOSSES[name], drawing(dtype)
+    (exact, weighs), draw = LOSSES[name], drawing(dtype)
     x, target = draw(6, classes), torch.tensor(INDICES).clamp(max=classes - 1)
     weights = [draw(classes).abs()] if weighs else []
     wide = {"weight": weights[0].double()} if weighs else {}
@@ -59,15 +57,6 @@ def assert_right(name: str, function: Loss, dtype: torch.dtype, classes: int) ->
         assert made[1].dtype == dtype
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_a_file_of_a_loss_of_classes_can_be_read(name: str) -> None:
-    whole = file_of(name, "float32")
-    assert len(whole.splitlines()) <= LOSSES[name][0]
-    assert max(map(len, whole.splitlines())) <= 120
-    assert "# Given up: " in whole
-    assert not HARNESS.search(whole)
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_of_classes_on_the_cpu(name: str) -> None:
@@ -77,17 +66,15 @@ def test_losses_of_classes_on_the_cpu(name: str) -> None:
             assert_right(name, function, dtype, classes)
     if "in_float32" in name:
         x, target = drawing(torch.bfloat16)(6, 3), torch.tensor([2])
-        given: list[Any] = [x, x[0], target][:: 1 if LOSSES[name][2] else 2]
+        given: list[Any] = [x, x[0], target][:: 1 if LOSSES[name][1] else 2]
         assert space["eager"](*given, *[0.0] * ("weighted_cross" in name)).dtype == torch.float32
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_of_classes_on_an_emulated_chip(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    function, space = executed(name, *NAMES)
-    text = on_cpu(strings(file_of(name, *NAMES))["CUDA"]).replace("on_cuda", "on_cpu")
-    library = ctypes.CDLL(str(compiler.library(text, ["-O0", *FLAGS, "-Wno-sign-compare"])))
-    monkeypatch.setitem(space, "LIBRARY", library)
+    function, _ = executed(name, *NAMES)
+    emulate(monkeypatch, name, *NAMES)
     for dtype in TESTED:
         for classes in (3, 40, 1104):
             assert_right(name, function, dtype, classes)
@@ -128,9 +115,3 @@ def test_compilers_see_the_dtype_of_values() -> None:
         given = [x, weight, target.double()[:, None]]
         torch.library.opcheck(space["operator"], (False, given, []), {})
         torch.library.opcheck(space["operator"], (True, [value.detach()[:, None], *given], []), {})
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("name", LOSSES)
-def test_nvcc_compiles_losses_of_classes(name: str, tmp_path: Path) -> None:
-    nvcc(strings(file_of(name))["CUDA"], "sm_90", tmp_path)

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import copy
-import ctypes
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import compiler
 import pytest
 import torch
-from emulated import FLAGS
 from kernels import GENERATED
 from parsed import spec_file
-from rows_emulated import on_cpu
-from standalone_files import Draw, assert_near, drawing, executed, file_of, nvcc, results, strings, wide
+from standalone_files import (
+    NAMES,
+    TESTED,
+    Draw,
+    assert_near,
+    drawing,
+    emulate,
+    executed,
+    results,
+    wide,
+)
 from test_kernelbench_specs import RUN
 from torch import Tensor, nn
 
 from fusegen.project import build, standalone
 
 NORM = 1e-5  # the eps of a norm
-DIMS: dict[str, tuple[int, Callable[[Draw, int], list[Any]]]] = {  # the most lines, and the arguments
-    "rows/softmax_of_channels": (540, lambda draw, n: [draw(2, n, 3, 5)]),
-    "rows/layer_norm_of_channels": (485, lambda draw, n: [draw(2, n, 37), draw(n, 1), draw(n, 1), NORM]),
-    "rows/group_norm": (490, lambda draw, n: [draw(2, 6, n), draw(6), draw(6), NORM, 3]),
-    "rows/instance_norm": (475, lambda draw, n: [draw(2, 3, 2, n), draw(3), draw(3), NORM]),
-    "kernelbench/columns_max": (445, lambda draw, n: [draw(2, n, 35)]),
-    "kernelbench/columns_mean": (430, lambda draw, n: [draw(40, n, 1)]),
-    "kernelbench/linear_gelu_softmax": (805, lambda draw, n: [draw(5, n)]),
+DIMS: dict[str, Callable[[Draw, int], list[Any]]] = {  # the arguments
+    "rows/softmax_of_channels": lambda draw, n: [draw(2, n, 3, 5)],
+    "rows/layer_norm_of_channels": lambda draw, n: [draw(2, n, 37), draw(n, 1), draw(n, 1), NORM],
+    "rows/group_norm": lambda draw, n: [draw(2, 6, n), draw(6), draw(6), NORM, 3],
+    "rows/instance_norm": lambda draw, n: [draw(2, 3, 2, n), draw(3), draw(3), NORM],
+    "kernelbench/columns_max": lambda draw, n: [draw(2, n, 35)],
+    "kernelbench/columns_mean": lambda draw, n: [draw(40, n, 1)],
+    "kernelbench/linear_gelu_softmax": lambda draw, n: [draw(5, n)],
 }
 WIDE = """\
 inputs: {x: {shape: [4, 6, 10], fill: randn}, scale: {shape: [6, 1], fill: randn}}
@@ -37,8 +43,6 @@ over: [1]
 row_dtype: float32
 formula: logsumexp(x * scale)
 """
-TESTED = [torch.float32, torch.bfloat16]
-NAMES = [str(dtype)[6:] for dtype in TESTED]
 
 
 def is_short(name: str) -> bool:
@@ -52,19 +56,10 @@ def assert_right(name: str, lengths: tuple[int, ...]) -> None:
     function, _ = executed(name, *NAMES)
     for dtype in TESTED:
         for n in lengths:
-            given = DIMS[name][1](drawing(dtype), n)
+            given = DIMS[name](drawing(dtype), n)
             own, exact = results(function, given), results(function, wide(given))
             assert_near(own[:2], exact[:2])
             assert_near(own[2:], exact[2:], 100)  # whose rounded elements PyTorch adds
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("name", DIMS)
-def test_a_file_can_be_read(name: str) -> None:
-    lines = file_of(name, "float32").splitlines()
-    assert len(lines) <= DIMS[name][0]
-    assert max(map(len, lines)) <= 120
-    assert any(line.startswith("# Given up: ") for line in lines)
 
 
 @pytest.mark.few(1)
@@ -88,10 +83,10 @@ def test_values_in_float32_along_another_dimension(tmp_path: Path) -> None:
 
 @pytest.mark.full  # test_standalone_rows.py has one of these
 @pytest.mark.parametrize("name", DIMS)
-def test_rows_along_other_dimensions_on_an_emulated_chip(name: str) -> None:
-    _, space = executed(name, *NAMES)
-    text = on_cpu(strings(file_of(name, *NAMES))["CUDA"]).replace("on_cuda", "on_cpu")
-    space["LIBRARY"] = ctypes.CDLL(str(compiler.library(text, ["-O0", *FLAGS, "-Wno-sign-compare"])))
+def test_rows_along_other_dimensions_on_an_emulated_chip(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulate(monkeypatch, name, *NAMES)
     assert_right(name, (1, 8, 1100))
 
 
@@ -127,13 +122,6 @@ def test_second_derivatives_of_groups() -> None:
         [slope] = torch.autograd.grad(y.square().sum(), x, create_graph=True)
         found.append([*torch.autograd.grad(slope.square().sum(), [x, weight])])
     torch.testing.assert_close([t.double() for t in found[0]], found[1], rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.full  # test_standalone_rows.py has one of these
-@pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
-@pytest.mark.parametrize("name", DIMS)
-def test_nvcc_compiles_the_kernels(name: str, chip: str, tmp_path: Path) -> None:
-    nvcc(strings(file_of(name))["CUDA"], chip, tmp_path)
 
 
 @pytest.mark.few(1)

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import compiler
 import pytest
 import torch
-from emulated import FLAGS
-from rows_emulated import on_cpu
 from standalone_files import (
-    HARNESS,
-    Draw,
+    NAMES,
+    TESTED,
     assert_near,
     drawing,
+    emulate,
     executed,
-    file_of,
-    nvcc,
-    strings,
     wide,
 )
 from torch import Tensor, nn
@@ -28,22 +21,19 @@ from torch import Tensor, nn
 from fusegen.codegen.standalone import part_file
 from fusegen.runtime import parts
 
-TESTED = [torch.float32, torch.bfloat16]
-NAMES = [str(dtype)[6:] for dtype in TESTED]
 REDUCTIONS = ("mean", "sum", "batchmean", "none")
 Shapes = tuple[tuple[int, ...], ...]
-LOSSES: dict[str, tuple[int, Callable[..., list[Any]]]] = {  # the most lines, and the arguments
-    "losses/huber_loss": (400, lambda draw, *shapes: [*map(draw.of, shapes), 0.75]),
-    "kernelbench/matrix_hinge_loss": (390, lambda draw, *shapes: [*map(draw.of, shapes)]),
-    "losses/kl_div": (445, lambda draw, *shapes: [draw.of(shapes[0]), draw.of(shapes[1]).abs()]),
-    "losses/margin_ranking_loss": (
-        400,
-        lambda draw, *shapes: [*map(draw.of, shapes), draw.of(shapes[0]).sign(), 0.25],
-    ),
-    "losses/bce_with_logits_loss": (
-        655,
-        lambda draw, *shapes: [draw.of(shapes[0]) * 9, draw.of(shapes[1]).sigmoid()],
-    ),
+LOSSES: dict[str, Callable[..., list[Any]]] = {  # the arguments
+    "losses/huber_loss": lambda draw, *shapes: [*(draw(*s) for s in shapes), 0.75],
+    "kernelbench/matrix_hinge_loss": lambda draw, *shapes: [draw(*s) for s in shapes],
+    "losses/kl_div": lambda draw, one, other: [draw(*one), draw(*other).abs()],
+    "losses/margin_ranking_loss": lambda draw, one, other: [
+        draw(*one),
+        draw(*other),
+        draw(*one).sign(),
+        0.25,
+    ],
+    "losses/bce_with_logits_loss": lambda draw, one, other: [draw(*one) * 9, draw(*other).sigmoid()],
 }
 SHAPES: tuple[Shapes, ...] = (  # parts and a rest, a broadcast row, column and number, no dimension
     ((3, 4099), (3, 4099)),
@@ -52,17 +42,6 @@ SHAPES: tuple[Shapes, ...] = (  # parts and a rest, a broadcast row, column and 
     ((7, 3), ()),
     ((), ()),
 )
-
-
-class Drawing:
-    """Draws tensors of a dtype."""
-
-    def __init__(self, dtype: torch.dtype) -> None:
-        self.draw: Draw = drawing(dtype)
-
-    def of(self, shape: tuple[int, ...]) -> Tensor:
-        """Return a tensor of a shape."""
-        return self.draw(*shape)
 
 
 def results(function: Callable[..., Tensor], given: list[Any]) -> list[Tensor]:
@@ -78,29 +57,12 @@ def assert_right(name: str) -> None:
     function, _ = executed(name, *NAMES)
     for dtype in TESTED:
         for shapes in SHAPES:
-            given = LOSSES[name][1](Drawing(dtype), *shapes)
+            given = LOSSES[name](drawing(dtype), *shapes)
             for reduction in REDUCTIONS:
                 own = results(function, [*given, reduction])
                 exact = results(function, [*wide(given), reduction])
                 assert_near(own[:1], exact[:1])
                 assert_near(own[1:], exact[1:], 100)  # of which PyTorch adds rounded ones
-
-
-def with_cuda(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a file launch its text for CUDA, which g++ has made."""
-    _, space = executed(name, *NAMES)
-    text = on_cpu(strings(file_of(name, *NAMES))["CUDA"]).replace("on_cuda", "on_cpu")
-    library = ctypes.CDLL(str(compiler.library(text, ["-O0", *FLAGS, "-Wno-sign-compare"])))
-    monkeypatch.setitem(space, "LIBRARY", library)
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_a_file_of_a_loss_can_be_read(name: str) -> None:
-    whole = file_of(name, "float32")
-    assert len(whole.splitlines()) <= LOSSES[name][0]
-    assert max(map(len, whole.splitlines())) <= 120
-    assert "\n# Given up: " in whole
-    assert not HARNESS.search(whole)
 
 
 @pytest.mark.few(1)
@@ -112,7 +74,7 @@ def test_losses_on_the_cpu(name: str) -> None:
 @pytest.mark.full  # test_standalone_rows.py has rows, which these are
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_on_an_emulated_chip(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_cuda(name, monkeypatch)
+    emulate(monkeypatch, name, *NAMES)
     assert_right(name)
 
 
@@ -134,7 +96,7 @@ def test_parts_are_those_of_the_module() -> None:
 
 @pytest.mark.full
 def test_pointers_do_not_change_the_bits_on_an_emulated_chip(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_cuda("losses/huber_loss", monkeypatch)
+    emulate(monkeypatch, "losses/huber_loss", *NAMES)
     function, _ = executed("losses/huber_loss", *NAMES)
     x, y = torch.randn(2, 9001)
     apart = torch.cat([y[:1], x])[1:]
@@ -206,10 +168,3 @@ def test_second_derivatives_and_compilers_of_losses() -> None:
     for a, b in zip(results(compiled, [x, y]), results(function, [x, y]), strict=True):
         assert torch.equal(a, b)
     torch.library.opcheck(space["operator"], ([torch.randn(5), torch.randn(5)], [1.0], "mean", []))
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
-@pytest.mark.parametrize("name", LOSSES)
-def test_nvcc_compiles_losses(name: str, chip: str, tmp_path: Path) -> None:
-    nvcc(strings(file_of(name))["CUDA"], chip, tmp_path)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import compiler
 import pytest
 import torch
 from budget import FULL
-from emulated import FLAGS
 from kernels import DTYPES, GENERATED
-from rows_emulated import on_cpu
 from standalone_files import (
-    HARNESS,
     Draw,
     assert_near,
     drawing,
+    emulate,
+    emulated,
     executed,
     file_of,
-    nvcc,
     results,
     strings,
     wide,
@@ -44,12 +39,6 @@ ROWS: dict[str, Callable[[Draw, int], list[Any]]] = {  # the arguments, for rows
     "scaled_masked_softmax": lambda draw, n: [draw(2, 3, n), draw(2, 3, n), 0.125],
     "cross_entropy": lambda draw, n: [draw(5, n), torch.tensor([0, n - 1, n // 2, -100, 0])],
 }
-LINES = {  # of a file, for one dtype and for all
-    "softmax": (520, 555),
-    "layer_norm": (540, 575),
-    "add_rms_norm": (520, 560),
-    "cross_entropy": (655, 690),
-}
 
 
 def eager_of(name: str, space: dict[str, Any]) -> Callable[..., Any]:
@@ -62,18 +51,6 @@ def assert_exact(name: str, given: list[Any], times: float = 4) -> None:
     """The function of float32 is PyTorch's of float64, which a file for float32 leaves to PyTorch."""
     function, _ = executed(f"rows/{name}", "float32")
     assert_near(results(function, given), results(function, wide(given)), times)
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize("name", ROWS)
-def test_a_file_of_rows_can_be_read(name: str) -> None:
-    for dtypes, most in zip((["float32"], []), LINES.get(name, (650, 690)), strict=True):
-        whole = file_of(f"rows/{name}", *dtypes)
-        lines = whole.splitlines()
-        assert len(lines) <= most
-        assert max(map(len, lines)) <= 120
-        assert any(line.startswith("# Given up: ") for line in lines)
-        assert not HARNESS.search(whole)
 
 
 def test_names_of_the_file_itself_keep_the_whole_runtime() -> None:
@@ -205,10 +182,8 @@ def test_several_results_of_each_element(name: str, monkeypatch: pytest.MonkeyPa
     assert len(whole.splitlines()) <= lines
     function, space = executed(f"results/{name}", "float32")
     torch.manual_seed(4)
-    for text in ("", on_cpu(strings(whole)["CUDA"]).replace("on_cuda", "on_cpu")):
-        if text:
-            library = compiler.library(text, ["-O0", *FLAGS, "-Wno-sign-compare"])
-            monkeypatch.setitem(space, "LIBRARY", ctypes.CDLL(str(library)))
+    for library in (space["LIBRARY"], emulated(strings(whole)["CUDA"])):
+        monkeypatch.setitem(space, "LIBRARY", library)
         for shape in ((3, 7), (2, 1, 1100), (5,)):
             last = shape if name == "lstm_cell" else shape[-1:]  # of the last tensor, which may broadcast
             given = [*(torch.randn(shape) for _ in range(count - 1)), torch.randn(last)]
@@ -221,19 +196,11 @@ def test_several_results_of_each_element(name: str, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ROWS)
-def test_rows_on_an_emulated_chip(name: str) -> None:
+def test_rows_on_an_emulated_chip(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file's Python launches the text for CUDA, which g++ has made."""
     function, space = executed(f"rows/{name}", *DTYPE_NAMES)
-    text = on_cpu(strings(file_of(f"rows/{name}", *DTYPE_NAMES))["CUDA"]).replace("on_cuda", "on_cpu")
-    space["LIBRARY"] = ctypes.CDLL(str(compiler.library(text, ["-O0", *FLAGS, "-Wno-sign-compare"])))
+    emulate(monkeypatch, f"rows/{name}", *DTYPE_NAMES)
     for dtype in TESTED:
         for n in (1, 7, 40, 1100, 1104):
             given = ROWS[name](drawing(dtype), n)
             assert_near(results(function, given), results(eager_of(name, space), wide(given)))
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
-@pytest.mark.parametrize("name", ROWS)
-def test_nvcc_compiles_kernels_of_rows(name: str, chip: str, tmp_path: Path) -> None:
-    nvcc(strings(file_of(f"rows/{name}"))["CUDA"], chip, tmp_path)

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import compiler
 import pytest
 import torch
-from emulated import FLAGS
-from rows_emulated import on_cpu
 from standalone_files import (
-    HARNESS,
+    NAMES,
+    TESTED,
     Draw,
     assert_near,
     drawing,
+    emulate,
     executed,
-    file_of,
-    nvcc,
     results,
-    strings,
     wide,
 )
 
-TESTED = [torch.float32, torch.bfloat16]
-NAMES = [str(dtype)[6:] for dtype in TESTED]
 WINDOWS: dict[str, Callable[[Draw], list[list[Any]]]] = {  # the arguments of some calls
     "windows/max_pool2d": lambda draw: [
         [draw(2, 3, 9, 12), 2, None, 0, 1, False],
@@ -50,7 +42,6 @@ WINDOWS: dict[str, Callable[[Draw], list[list[Any]]]] = {  # the arguments of so
         [draw(2, 3, 4, 5, 6), draw(3, 1, 1, 1), draw(), draw(3, 1, 1, 1), draw()]
     ],
 }
-MOST_LINES = 720  # lines of a file, at most
 
 
 def assert_right(name: str) -> None:
@@ -65,26 +56,14 @@ def assert_right(name: str) -> None:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", WINDOWS)
-def test_a_file_of_windows_can_be_read(name: str) -> None:
-    whole = file_of(name, "float32")
-    assert len(whole.splitlines()) <= MOST_LINES
-    assert max(map(len, whole.splitlines())) <= 120
-    assert "\n# Given up: " in whole
-    assert not HARNESS.search(whole)
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("name", WINDOWS)
 def test_windows_on_the_cpu(name: str) -> None:
     assert_right(name)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", WINDOWS)
-def test_windows_on_an_emulated_chip(name: str) -> None:
-    _, space = executed(name, *NAMES)
-    text = on_cpu(strings(file_of(name, *NAMES))["CUDA"]).replace("on_cuda", "on_cpu")
-    space["LIBRARY"] = ctypes.CDLL(str(compiler.library(text, ["-O0", *FLAGS, "-Wno-sign-compare"])))
+def test_windows_on_an_emulated_chip(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    emulate(monkeypatch, name, *NAMES)
     assert_right(name)
 
 
@@ -115,10 +94,3 @@ def test_windows_that_are_refused(name: str, given: list[Any], message: str) -> 
         function(torch.randn(2, 3, 6, 8), *given)
     with pytest.raises(RuntimeError, match=r"^a dimension of the windows has no elements$"):
         function(torch.randn(2, 3, 0, 8), 2)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
-@pytest.mark.parametrize("name", WINDOWS)
-def test_nvcc_compiles_windows(name: str, chip: str, tmp_path: Path) -> None:
-    nvcc(strings(file_of(name))["CUDA"], chip, tmp_path)

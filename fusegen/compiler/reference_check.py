@@ -7,8 +7,9 @@ points, with the defaults of the parameters and with other values. References wi
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 from fusegen.algebra.compose import Library, compose, expanded
 from fusegen.core.aten import ATEN
@@ -79,7 +80,7 @@ def _mistakes(spec: Spec, library: Library) -> Iterator[FusegenError]:
         takes, found = (counted(len(names), "tensor") for names in (kernel.inputs, spec.tensors))
         yield ReferenceTensors(spec.at("reference"), reference=spec.reference, takes=takes, found=found)
     elif _has_row(spec):
-        gaps = [gap for params in _params(spec) for gap in _gaps(spec, library, params)]
+        gaps = _gaps(spec, expanded(compose(spec, library)), _kernel(spec))
         if gaps:
             yield _other(spec, gaps)
 
@@ -91,9 +92,14 @@ def _params(spec: Spec) -> Iterator[dict[str, float]]:
         yield {p.name: p.default * SCALED or ZERO for p in spec.scalars}
 
 
-def _gaps(spec: Spec, library: Library, params: Point) -> Iterator[Gap]:
-    """Yield the points at which formula and kernel are further apart than any rounding."""
-    formula, kernel = Reals(expanded(compose(spec, library))), Reals(_kernel(spec))
+@lru_cache(maxsize=512)  # of gelu, say, each spec that calls it would ask again: a tenth of a build
+def _gaps(spec: Spec, formula: Program, kernel: Program) -> tuple[Gap, ...]:
+    """Return the points at which a spec's formula and the kernel are further apart than any rounding."""
+    both = Reals(formula), Reals(kernel)
+    return tuple(gap for params in _params(spec) for gap in _gaps_at(spec, *both, params))
+
+
+def _gaps_at(spec: Spec, formula: Reals, kernel: Reals, params: Point) -> Iterator[Gap]:
     for point in _points(spec):
         given = {**point, **params}
         [real], [other] = formula(given), kernel(given)
@@ -122,7 +128,7 @@ def _kernel(spec: Spec) -> Program:
     return Program(inputs, params, (), (row.forward(*map(Name, (*inputs, *row.params))),))
 
 
-def _other(spec: Spec, gaps: list[Gap]) -> FusegenError:
+def _other(spec: Spec, gaps: Sequence[Gap]) -> FusegenError:
     (_, first, real, got), (_, worst, worst_real, worst_got) = gaps[0], max(gaps, key=lambda gap: gap[0])
     return OtherFunction(
         spec.at("reference"), reference=spec.reference, count=f"{len(gaps):,}", dtype="float32",

@@ -8,15 +8,16 @@ gradient for each input. Parameters are constants.
 Source: Griewank and Walther 2008, Evaluating Derivatives, chapter 3.
 """
 
+from collections.abc import Mapping
+
 from fusegen.algebra.derive.attached import attached, stops
 from fusegen.algebra.derive.eager_gradient import EagerReverse, WrittenReverse
-from fusegen.algebra.derive.history import detached
 from fusegen.algebra.derive.inline import free_name, inlined
 from fusegen.algebra.derive.reverse import GRAD, Reverse
 from fusegen.core.aten import ATEN
 from fusegen.core.gradients import GRADIENTS
-from fusegen.core.ops import TRANSCENDENTAL
-from fusegen.core.term import Apply, Let, Name, Program, SpecCall, Term, applied, rebuild
+from fusegen.core.ops import OPS, TRANSCENDENTAL
+from fusegen.core.term import Apply, Let, Name, Program, SpecCall, Term, applied, children, rebuild
 
 __all__ = [
     "aten_gradient",
@@ -95,3 +96,26 @@ def unrounded(program: Program) -> Program:
 
     lets = tuple(Let(let.name, plain(let.term)) for let in program.lets)
     return Program(program.inputs, program.params, lets, tuple(map(plain, program.results)))
+
+
+def detached(program: Program) -> tuple[str, ...]:
+    """Return the inputs that eager's operations read, if at all, where no gradient is recorded.
+
+    So does ``where(x > 0, 1, 0)`` read x, whose result requires no gradient, while that of ``sign(x)``
+    has one, of zeros.
+    """
+    recorded: dict[str, frozenset[str]] = {name: frozenset({name}) for name in program.inputs}
+    for let in program.lets:
+        recorded[let.name] = _recorded(let.term, recorded)
+    found = frozenset[str]().union(*(_recorded(result, recorded) for result in program.results))
+    return tuple(name for name in program.inputs if name not in found)
+
+
+def _recorded(term: Term, known: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Return the inputs that a gradient of a term goes back to."""
+    match term:
+        case Name(name):
+            return known.get(name, frozenset())
+        case Apply(op) if op == "detach" or OPS[op].boolean:
+            return frozenset()
+    return frozenset[str]().union(*(_recorded(part, known) for part in children(term)))

@@ -1,5 +1,6 @@
 """Functions as items define them: their types, parameters and bodies."""
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ class Function:
         return {**types, **values, **arguments}
 
 
+@functools.lru_cache(maxsize=8192)  # an item is asked some forty times in a file; a file has a few hundred
 def function(item: Item) -> Function | None:
     """Return the function that an item defines, if it is one."""
     code = without_comments(item.text)

@@ -12,8 +12,9 @@ from fusegen.codegen.standalone import (
     text,
     window_file,
 )
+from fusegen.core.dtypes import ELEMENTS
 
-Context = Callable[[str, Collection[str]], dict[str, Any]]
+Context = Callable[[str, list[str]], dict[str, Any]]
 KINDS: tuple[tuple[Callable[[str], bool], Context], ...] = (
     (text.is_light, text.context),
     (row_file.is_light, row_file.context),
@@ -31,10 +32,10 @@ def context_of(modules: Mapping[str, str], dtypes: Collection[str]) -> dict[str,
         modules: the text of a module of each kernel alone, by the kernel's name.
         dtypes: that the file takes.
     """
-    made = {}
+    made, ordered = {}, [d for d in ELEMENTS if d in dtypes]
     for name, one in modules.items():
         context = next((context for is_light, context in KINDS if is_light(one)), None)
         if context is None:
             return None
-        made[name] = context(one, dtypes)
+        made[name] = context(one, ordered)
     return several_file.context(made) if len(made) > 1 else next(iter(made.values()))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusegen.codegen.render import fill
-from fusegen.codegen.standalone import layout, text
+from fusegen.codegen.standalone import file_parts, layout, text
 from fusegen.codegen.standalone.calls import Calls
 from fusegen.codegen.standalone.items import Item, items
 from fusegen.codegen.standalone.needed import Library, Uses
@@ -23,12 +23,33 @@ class Loops:
     Attributes:
         folder: that of their templates.
         statements: gives the types of names in a module's phases, by the macro.
+        given_up: what a file says that it does not have.
     """
 
     folder: str
     statements: Statements
+    given_up: str
 
-    def laid(self, module: Module, context: dict[str, Any]) -> dict[str, Any]:
+    def file(
+        self,
+        module: Module,
+        facts: dict[str, Any],
+        arguments: tuple[list[str], list[str]],
+        dtypes: list[str],
+    ) -> dict[str, Any]:
+        """Return what the templates of a file name.
+
+        Args:
+            module: that it is of.
+            facts: what templates of the kind name beside that of all.
+            arguments: the tensors and the numbers of the module's function.
+            dtypes: that the file takes.
+        """
+        laid = self._laid(module, facts)
+        own = text.python_of(module, *arguments) | {"given_up": self.given_up}
+        return own | facts | laid | file_parts.head(module, laid, dtypes)
+
+    def _laid(self, module: Module, context: dict[str, Any]) -> dict[str, Any]:
         """Return the C++ of a module's kernels, and the lines in front of it."""
         found = {device: self._needed(module, device, context) for device in text.FORMS}
         needed = {device: uses for device, (uses, _) in found.items()}

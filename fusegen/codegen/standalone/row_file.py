@@ -6,33 +6,23 @@ from collections.abc import Collection
 from textwrap import wrap
 from typing import Any
 
-from fusegen.codegen.standalone import file_parts, helpers, text
+from fusegen.codegen.standalone import file_parts, helpers, known, text
 from fusegen.codegen.standalone.functions import parts
 from fusegen.codegen.standalone.instances import STORED
 from fusegen.codegen.standalone.items import Item
 from fusegen.codegen.standalone.phase_items import Loops, Statements, Types
 from fusegen.codegen.standalone.reading import Module
 from fusegen.codegen.standalone.row_dims import row_dims
-from fusegen.core.dtypes import ELEMENTS
 
-KEYWORDS = {  # of the registration of a module
-    *("interface", "eager", "eager_gradient", "forward", "backward", "sources"),
-    *("over", "reduction", "features", "indices", "results", "keeps", "channels", "groups"),
-    *("row_dtype", "divisor", "elementwise"),
-}
-TYPES = {"Reduces", "Picks", "Stores", "Rows", "LoadsRow"}  # what structs are derived from
-METHODS = {  # of KERNELS
-    *("function", "scalar", "with_options", "write", "run", "index"),
-    *("along", "linear", "without_bias"),
-}
-OWN = frozenset(  # names of a file, which a module's functions and tensors must not have
-    "torch ctypes functools nn Tensor Call Kernels LIBRARY TYPES NAME ctx made tensors divided are_sums "
-    "shapes_of empty layout run operator kernels indexed reduced values reduction plain alike known eager "
-    "groups of_groups of_wide transformed".split()
+KNOWN = known.Known(
+    "Rows",
+    keywords="over reduction features indices results keeps channels groups row_dtype divisor elementwise",
+    methods="index along linear without_bias",
+    own="functools made tensors divided are_sums shapes_of empty layout indexed reduced values reduction "
+    "alike groups of_groups of_wide",
 )
-REGISTERED = re.compile(r"^\w*KERNELS = (\w+)\(", re.MULTILINE)
+TYPES = {"Reduces", "Picks", "Stores", "Rows", "LoadsRow"}  # what structs are derived from
 STRUCT = re.compile(r"^struct \w+ : (\w+)<", re.MULTILINE)
-CALLED = re.compile(r"\bKERNELS\.(\w+)")
 JOINED = {  # phases that the runtime's kernels run as one loop, and their values
     r"LargestAndSum<(\w+), (\w+), &[\w:]+>": r"\1, \2",
     r"CentredSums<(\w+),\s+(\w+),\s+&[\w:]+(?:,\s+\d+)+>": r"\1, \2",
@@ -46,16 +36,6 @@ DECISIONS = re.compile(
     r'|#include "(?:row_index\.h|cuda/(?:watched_conditions|long_rows|picked_apart)\.cuh)"\n'
     r"|  FUSEGEN_MADE\((?:[^()]|\([^()]*\))*\)\n"
 )  # of the runtime's kernels: how they hold and round elements, and read an index
-HEADERS = {
-    '"cuda/rows.cuh"': '"cuda/math.cuh"',
-    '"cpu/rows.h"': '"cpu/math.h"',
-    '"cuda/largest_and_terms.cuh"': '"cuda/exp_below.cuh"',
-    '"cuda/row_total.cuh"': '"cuda/math.cuh"',
-    '"cuda/wide_total.cuh"': '"cuda/math.cuh"',
-    '"cuda/wide_values.cuh"': '"cuda/math.cuh"',
-    '"cpu/wide_values.h"': '"cpu/math.h"',
-    '"cuda/wide_terms.cuh"': '"cuda/exp_below.cuh"',
-}
 WIDE = {  # values of rows in float32 beside elements of 16 bits
     r"\bstruct (\w+)Rows :": r"struct \1 :",
     r"using \w+ = WithWideValues<.*>;\n": "",
@@ -77,37 +57,37 @@ GIVEN_UP = (
 
 def is_light(module: str) -> bool:
     """Return True if a module of rows has a file of its own kernels, not of the runtime."""
-    if REGISTERED.findall(module) != ["Rows"]:
+    read = KNOWN.read(prepared(module))
+    if read is None or not {*STRUCT.findall(read.text)} <= TYPES or "struct Backward " not in read.text:
         return False
-    module = prepared(module)
-    structs, called = set(STRUCT.findall(module)), set(CALLED.findall(module))
-    if not structs <= TYPES or not called <= METHODS or "struct Backward " not in module:
-        return False
-    read = Module(module)
     tensors, indices = _tensors(read, "backward")[_number(read, "results", 1) :], "indices" in read.given
     has_all = (
         tensors == _tensors(read, "forward") and read.counts()["Backward"][1] == len(tensors) - indices
     )
-    is_known = set(read.given) <= KEYWORDS
     dims = row_dims(read)
     others = {"indices"} if dims.groups is None else {"indices", "reduction", "results"}
-    fits = not dims.is_split or others.isdisjoint(read.given)
-    return is_known and has_all and fits and OWN.isdisjoint({read.name, *read.signature("forward")})
+    return has_all and (not dims.is_split or others.isdisjoint(read.given))
 
 
-def context(module_text: str, dtypes: Collection[str]) -> dict[str, Any]:
+def context(module_text: str, dtypes: list[str]) -> dict[str, Any]:
     """Return what the templates of a file name, from a module's text beside a runtime, for some dtypes."""
     text_of_rows = prepared(module_text)
     read = Module(text_of_rows)
     has_no_sums = row_dims(read).is_split or "indices" in read.given
     module = Module(SUMS.sub("", text_of_rows)) if has_no_sums else read
-    return _context(module, [d for d in ELEMENTS if d in dtypes]) | {"templates": ("rows/kernels",)}
+    own = facts(module) | {"types": text.types_of(module, dtypes), "templates": ("rows/kernels",)}
+    loops = Loops("rows", statements(own["types"]), GIVEN_UP)
+    made = loops.file(module, own, (own["names"], own["scalar_names"]), dtypes)
+    for flag in ("groups", "wide"):
+        if own[flag]:
+            made["eager"] = made["eager"].replace("def eager(", f"def of_{flag}(", 1)
+    reduced = "reduced(divisor)" if own["divisor"] else "reduced()"
+    return made | {"helpers": helpers.called(made["functions"] + reduced * own["is_loss"])}
 
 
 def prepared(module: str) -> str:
     """Return a module's text whose kernels are what a file's own loops run."""
-    for header, other in HEADERS.items():
-        module = module.replace(header, other)
+    module = known.with_headers_of_files(module)
     is_wide = WITH_WIDE in module
     for pattern, apart in (JOINED | WIDE if is_wide else JOINED).items():
         module = re.sub(pattern, apart, module)
@@ -127,19 +107,6 @@ def _number(module: Module, key: str, otherwise: int) -> int:
 
 def _tensors(module: Module, kernel: str) -> list[str]:
     return [name for name, kind in module.signature(kernel).items() if kind == "Tensor"]
-
-
-def _context(module: Module, dtypes: list[str]) -> dict[str, Any]:
-    context = facts(module) | {"types": text.types_of(module, dtypes)}
-    laid = Loops("rows", statements(context["types"])).laid(module, context)
-    own = text.python_of(module, context["names"], context["scalar_names"])
-    for flag in ("groups", "wide"):
-        if context[flag]:
-            own["eager"] = own["eager"].replace("def eager(", f"def of_{flag}(", 1)
-    made = own | context | laid | file_parts.head(module, laid, dtypes)
-    reduced = "reduced(divisor)" if context["divisor"] else "reduced()"
-    named = own["functions"] + reduced * context["is_loss"]
-    return made | {"given_up": GIVEN_UP, "helpers": helpers.called(named)}
 
 
 def facts(module: Module) -> dict[str, Any]:

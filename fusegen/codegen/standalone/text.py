@@ -2,11 +2,10 @@
 
 import ast
 import re
-from collections.abc import Collection
 from typing import Any
 
 from fusegen.codegen.render import fill
-from fusegen.codegen.standalone import file_parts, helpers, instances, layout, python, thin_file
+from fusegen.codegen.standalone import file_parts, helpers, instances, known, layout, python, thin_file
 from fusegen.codegen.standalone.calls import Calls
 from fusegen.codegen.standalone.items import Item, items
 from fusegen.codegen.standalone.needed import Library, Uses
@@ -63,12 +62,10 @@ HEADS = {  # the same of one device
 ROOTS = ("run", "run_convolved")
 TEMPLATES = {False: ("elements",), True: ("elements", "thin/kernels")}  # without a convolution, with one
 FORMS = {"cuda": "cuda.cuh", "cpu": "cpu.h"}  # the templates of devices
-OWN = frozenset(  # names of a file, which a module's functions and tensors must not have
-    "torch ctypes nn Tensor Call Kernels LIBRARY TYPES NAME ctx y empty laid run operator kernels plain "
-    "alike known eager along as_numbers draw is_watched without_bias "
-    "convolved_shape convolve convolved transformed".split()
-)
-REGISTERED = re.compile(r"^\w*KERNELS = (\w+)\(", re.MULTILINE)
+OWN = (  # names of a file
+    f"{known.OWN} y empty laid alike along as_numbers draw is_watched without_bias "
+    "convolved_shape convolve convolved"
+).split()
 LEFT_OUT = re.compile(r"struct (?:Bit|FromBit) |_mask\(|_backward_masked\(")  # kernels of bitmasks
 GIVEN_UP = (
     "Given up: in place, out=, autocast, kernels in torch.func and forward mode, prefetches, "
@@ -79,16 +76,16 @@ DRAWN_ONCE = "masks drawn again"
 
 def is_light(module: str) -> bool:
     """Return True if a module of elements has a file of its own kernels, not of the runtime."""
-    if REGISTERED.findall(module) not in (["Activation"], ["Dropouts"]):
+    if known.REGISTERED.findall(module) not in (["Activation"], ["Dropouts"]):
         return False
     read = Module(module)
-    return OWN.isdisjoint({read.name, *read.signature("forward")})
+    return {read.name, *read.signature("forward")}.isdisjoint(OWN)
 
 
-def context(module_text: str, dtypes: Collection[str]) -> dict[str, Any]:
+def context(module_text: str, dtypes: list[str]) -> dict[str, Any]:
     """Return what the templates of a file name, from a module's text beside a runtime, for some dtypes."""
-    own = [d for d in ELEMENTS if d in dtypes]
-    found = _context(Module(thin_file.prepared(module_text, [ELEMENTS[d].bits for d in own])), own)
+    prepared = thin_file.prepared(module_text, [ELEMENTS[d].bits for d in dtypes])
+    found = _context(Module(prepared), dtypes)
     return found | {"templates": TEMPLATES[bool(found["thin"])]}
 
 

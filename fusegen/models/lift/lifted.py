@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from fusegen.errors import FusegenError, NotLifted, SpecErrors
@@ -15,13 +16,16 @@ from fusegen.models.lift.argument_reads import reads
 from fusegen.models.lift.constructed_state import Constructed, constructed, parts
 from fusegen.models.lift.constructor_decisions import decided_in_constructor
 from fusegen.models.lift.decisions import Decided, watching
-from fusegen.models.lift.fx_graph import Traced, forward_line
+from fusegen.models.lift.fx_graph import Traced, forward_line, live
 from fusegen.models.lift.load import Problem, class_line, executed, line_span, read
+from fusegen.models.lift.model_graphs import as_constructed
 from fusegen.models.lift.model_inputs import Given, check_arguments, given
+from fusegen.models.lift.regions.aliases import writes
 from fusegen.models.lift.smaller import tried
 from fusegen.models.lift.spec_text import read_names, spec_text, specs, without_digest
 from fusegen.models.lift.steps import steps
-from fusegen.models.lift.traced_model import traced
+from fusegen.models.lift.trace import Reader
+from fusegen.models.reader.aten_calls import TRACING
 
 DECIDES = "{where} reads it otherwise than by arithmetic, so that the spec would hold for this value alone"
 INIT = re.compile(r"^init: .*$", re.MULTILINE)  # the line of a spec that has the arguments
@@ -155,3 +159,25 @@ def name_of(problem: Problem) -> str:
     found = re.sub(r"[^a-z0-9]+", "_", problem.path.stem.lower()).strip("_")
     found = re.sub(r"^[\d_]+", "", found) or "model"
     return f"{found}_model" if found in specs() or keyword.iskeyword(found) else found
+
+
+def traced(problem: Problem, of: Constructed, given: Given) -> Traced:
+    """Return the traced forward of a model.
+
+    Raises:
+        NotLifted: the language cannot hold it.
+        NotAModel: forward raises.
+    """
+    with TRACING:
+        return _traced(problem, of, given)
+
+
+def _traced(problem: Problem, of: Constructed, given: Given) -> Traced:
+    values = {name: given.values[own] for name, own in given.names.items()}
+    with torch.device("meta"):
+        graph = as_constructed(of.model, str(problem.path), values)
+    reader, needed = Reader(problem, of, given), live(graph)
+    for node in graph.nodes:
+        if node in needed or writes(node) or node.op in ("placeholder", "call_module"):
+            reader.take(node)
+    return reader.found()

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import jit, nn
 
-from fusegen.models.patch import causal_losses, walk
+from fusegen.models.patch import causal_losses
 from fusegen.models.patch.activations import Function, function_of, is_named, replacement
 from fusegen.models.patch.batches import InRow, in_row
 from fusegen.models.patch.derived import derive, is_derived, plan_of, restore
@@ -99,7 +99,7 @@ def _swapped(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
 def _gated(model: nn.Module) -> list[Replaced]:
     """Give the gated feed-forward layers of a model their kernels."""
     replaced = []
-    for path, layer in walk.layers(model):
+    for path, layer in layers(model):
         gate = gate_of(layer)
         if gate is not None:
             replaced.append(Replaced(path, f"{type(layer).__name__}, {gate}", gate.gated))
@@ -110,7 +110,7 @@ def _gated(model: nn.Module) -> list[Replaced]:
 def _rewritten(model: nn.Module) -> list[Replaced]:
     """Give norms their kernels with what is around them, in the layers that call both."""
     replaced = []
-    for path, layer in walk.layers(model):
+    for path, layer in layers(model):
         if is_derived(layer):
             continue
         row, link = in_row(layer), link_of(model, path)
@@ -141,7 +141,7 @@ def _of_rows(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
     replaced: list[Replaced] = []
     kept: list[Kept] = []
     first = next(model.parameters(), torch.empty(0))
-    for path, layer in walk.layers(model):
+    for path, layer in layers(model):
         of = None if is_derived(layer) else row_layer_of(layer)
         if of is None:
             continue
@@ -160,7 +160,7 @@ def _losses(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
     """Give causal language models a loss that makes no copy of the logits."""
     replaced: list[Replaced] = []
     kept: list[Kept] = []
-    for path, layer in walk.layers(model):
+    for path, layer in layers(model):
         of = causal_losses.loss_of(layer)
         if isinstance(of, str):
             kept.append(Kept(path, f"{type(layer).__name__}, {causal_losses.FUNCTION}", of))
@@ -182,14 +182,14 @@ def unpatch(model: nn.Module) -> int:
     for holder, name, ours, before in found:
         before.train(ours.training)
         holder._modules[name] = before
-    layers = [layer for layer in model.modules() if _has_kernel(layer)]
+    derived = [layer for layer in model.modules() if _has_kernel(layer)]
     losses = sum(map(causal_losses.undo, model.modules()))
     for layer in model.modules():
         vars(layer).pop(KERNEL, None)
         part(layer)
         if is_derived(layer):
             restore(layer)
-    return len(found) + len(layers) + losses
+    return len(found) + len(derived) + losses
 
 
 def _has_kernel(layer: nn.Module) -> bool:
@@ -207,7 +207,7 @@ def _runs_in_kernel(holder: nn.Module, layer: nn.Module) -> bool:
 
 def _places(model: nn.Module) -> Iterator[tuple[nn.Module, str, str, nn.Module]]:
     """Every place of a layer: its holder, its name there, its path, and the layer; each holder once."""
-    for path, holder in walk.layers(model):
+    for path, holder in layers(model):
         for name, layer in holder._modules.items():
             if layer is not None:
                 yield holder, name, f"{path}.{name}".lstrip("."), layer
@@ -220,3 +220,10 @@ def _original(layer: nn.Module) -> nn.Module | None:
 
 def _shown(layer: nn.Module) -> str:
     return repr(layer) if not layer._modules else type(layer).__name__
+
+
+def layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the layers of a model, each with its path, but for what TorchScript has compiled."""
+    for path, layer in model.named_modules():
+        if not isinstance(layer, jit.ScriptModule):
+            yield path, layer
