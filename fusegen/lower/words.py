@@ -131,6 +131,8 @@ class DoubleWordLowering(SingleWord):
                 return Ref(name, self.types.get(name, Word.SINGLE))
             case Apply("neg", (a,)):
                 return self.call("neg", self.expr(a, wanted))
+            case Apply("narrow", (a,)):
+                return self.single(a)
             case Apply("add" | "sub" | "mul" | "div", (a, b)):
                 return self.arithmetic(term.op, a, b, wanted)
             case Apply("square" | "cube" as op, (a,)):
