@@ -1,4 +1,4 @@
-"""What `build` says of formulas that `certify` breaks: at other scalars, in shares, and by certificates."""
+"""Warnings of formulas that `certify` breaks: at other scalars, in shares, and by certificates."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from fusegen.compiler.special_trial import Trial
 from fusegen.compiler.zeros_at_scalars import OtherScalars
 from fusegen.core.method import Pass, Variant
 from fusegen.core.targets import Device
+from fusegen.core.term import Name, Program, call
 from fusegen.evidence.certify import certificate_text, known_exceptions, tried_inputs
 from fusegen.project.build import compiled_file
 from fusegen.project.spec_warnings import contract_warnings
@@ -107,6 +108,23 @@ def test_a_changed_last_bit_is_a_fault(workshop: Workshop, monkeypatch: pytest.M
     found = trial.faults(compiled.in_variant(Device.CPU, Variant.FLOAT), Pass.BACKWARD)
     [fault] = [each for each in found if each.kind == "linear"]
     assert 0 < abs(fault.own - fault.wanted) < 2.0**-20 * abs(fault.wanted)
+
+
+def test_only_what_rounds_is_rounded_first() -> None:
+    """A slope that is a number or a name has its digits already."""
+    grad, x = Name("grad"), Name("x")
+    slope = call("exp", x) * x
+    for before, after in (
+        (grad * slope, grad * call("narrow", slope)),
+        (-(grad * slope), -(grad * call("narrow", slope))),
+        (grad * 2, grad * 2),
+        (grad * x, grad * x),
+        (slope, slope),
+    ):
+        chosen = tuple(call("where", x > 0, grad, result) for result in (before, after))
+        for given, wanted in ((before, after), chosen):
+            found = mends.rounded_first(Program(("grad", "x"), (), (), (given,)))
+            assert found.results == (wanted,)
 
 
 # --- certificates -----------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def _rounded(grad: str, term: Term) -> Term:
     match term:
         case Apply("neg", (inner,)):
             return -_rounded(grad, inner)
-        case Apply("mul", (Name(name), slope)) if name == grad and grad not in names(slope):
+        case Apply("mul", (Name(name), Apply() as slope)) if name == grad and grad not in names(slope):
             return Name(name) * call("narrow", slope)
     return term
 

@@ -55,7 +55,7 @@ Told = tuple[float, str]  # how large the error is, and a sentence
 
 @dataclass(frozen=True)
 class Warned:
-    """What is said of the promises of a spec."""
+    """The sentences on the promises of a spec."""
 
     sentence: str | None  # of the kernel with the largest error; none if all are accurate and not in double
     unneeded: dict[str, str]  # by key of `accept` that accepts nothing, a sentence

@@ -1,4 +1,4 @@
-"""What `build` says of modules by their certificates: promises that `certify` found to be broken.
+"""The broken promises that certificates name, as `build` tells them.
 
 A certificate counts if it is one of the kernels that were built. Estimates miss single results; what was
 measured once is told until the spec accepts it.
