@@ -88,6 +88,7 @@ FORMULAS = {
     "softsign_p": of_one("x / (p + abs(x))", EVERY, "Bergstra 2009", p=1.3),
     "colu": of_one("x / (1 - x * exp(-(x + exp(x))))", EVERY, "Vagerwal 2021, arXiv:2112.12078"),
     "richards": of_one("(1 + q * exp(-b * x))**(-1 / v)", EVERY, "Richards 1959", q=0.5, b=1.3, v=2.0),
+    "generalized_logistic": of_one("1 / (1 + exp(-x))**a", EVERY, "Johnson et al. 1994", a=0.03),
     "smooth_step": of_one(
         "where(x <= -g / 2, 0, where(x >= g / 2, 1, -2 / g**3 * x**3 + 3 / (2 * g) * x + 0.5))",
         signed(*SMALL, *AROUND_ONE, 0.499, 0.4999), "Hazimeh 2020", g=1.0,

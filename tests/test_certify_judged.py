@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fusegen.algebra.simplify.stable import stable
 from fusegen.compiler.pipeline import Compiled
+from fusegen.core import scalar_values
 from fusegen.core.term import Name, Program, Term, call
 from fusegen.evidence.certify import contract, parameter_values, specials, subject, sweep, tried_inputs
 from fusegen.evidence.certify.evaluator import Evaluator
@@ -179,7 +180,7 @@ def test_other_scalars_are_judged(dtype: str) -> None:
         judged[factor] = contract.judged(found, "accurate", "cpu")
     assert judged[1.0].broken == ()
     chosen = [sample.scalars for sample in judged[1.0].scalars]
-    assert chosen[:-6] == [(("a", float(a)),) for a in parameter_values.VALUES if a not in (0, 2)]
+    assert chosen[:-6] == [(("a", float(a)),) for a in scalar_values.VALUES if a not in (0, 2)]
     assert all(2.0**-10 <= abs(a) <= 2.0**10 for ((_, a),) in chosen[-6:])
     assert judged[1.5].outputs == judged[1.0].outputs
     for a in ("-2.5", "-0.1", "-0.01", "-1", "-8.58993e+09"):
@@ -196,18 +197,18 @@ def test_a_formula_that_is_undefined_at_most_points_is_no_function() -> None:
 
     one = at({"a": Fraction(1)})
     found = parameter_values.samples(Evaluator(one, "cpu"), torch.float32)
-    assert {a for _, _, ((_, a),) in found} >= {float(a) for a in parameter_values.VALUES} - {0.0, 1.0}
+    assert {a for _, _, ((_, a),) in found} >= {float(a) for a in scalar_values.VALUES} - {0.0, 1.0}
 
 
 def test_parameters_move_one_at_a_time_and_all_together() -> None:
-    found = parameter_values.combinations({"a": Fraction(0), "b": Fraction(1)})
+    found = scalar_values.combinations({"a": Fraction(0), "b": Fraction(1)})
     alone, drawn = found[:-6], found[-6:]
-    assert len(alone) == 2 * (len(parameter_values.VALUES) - 1)
+    assert len(alone) == 2 * (len(scalar_values.VALUES) - 1)
     assert all(values["a"] == 0 or values["b"] == 1 for values in alone)
     assert all(values["a"] != 0 and values["b"] != 1 for values in drawn)
     assert {value > 0 for values in drawn for value in values.values()} == {True, False}
-    assert parameter_values.combinations({"a": Fraction(0), "b": Fraction(1)}) == found
-    assert parameter_values.combinations({}) == []
+    assert scalar_values.combinations({"a": Fraction(0), "b": Fraction(1)}) == found
+    assert scalar_values.combinations({}) == []
 
 
 def test_the_documentation_has_the_values_that_parameters_take() -> None:
@@ -216,10 +217,10 @@ def test_the_documentation_has_the_values_that_parameters_take() -> None:
     *first, last = named
     assert f"At other values {parameter_values.MOST_INPUTS} inputs are tried: one scalar at a time" in text
     assert f"at the halves from -3 to 3, {', '.join(first)} and {last}, " in text
-    assert f"and all of them together at {parameter_values.DRAWS} draws" in text
+    assert f"and all of them together at {scalar_values.DRAWS} draws" in text
     halves = [k / 2 for k in range(-6, 7)]
     sizes = [sign * size for size in named.values() for sign in (1, -1)]
-    assert sorted(map(float, parameter_values.VALUES)) == pytest.approx(sorted([*halves, *sizes]))
+    assert sorted(map(float, scalar_values.VALUES)) == pytest.approx(sorted([*halves, *sizes]))
 
 
 @DTYPES

@@ -69,7 +69,9 @@ FORMS = {
     "softplus(x) * (y * sigmoid(y))": (
         "mul(narrow(x_sigmoid(mul(softplus(prescaled(x)), y), words(y, 0.0))), unscale(x))"
     ),
-    "x * exp(x) + y": "add(mul(narrow(mul(x, exp<DOUBLE_WORD>(prescaled(x)))), unscale(x)), y)",
+    # which is two words where it is added
+    "x * exp(x) + y": "add(mul(mul(x, exp<DOUBLE_WORD>(prescaled(x))), unscale(x)), y)",
+    "y - x * exp(x)": "sub(y, mul(mul(x, exp<DOUBLE_WORD>(prescaled(x))), unscale(x)))",
     "exp(x) / y": "mul(div(narrow(exp<DOUBLE_WORD>(prescaled(x))), y), unscale(x))",
     "x * erf(exp(x))": "mul(mul(x, erf(narrow(exp<DOUBLE_WORD>(prescaled(x))))), unscale(x))",
     "x * exp(clamp(y, -1, 1))": "mul(x, exp<DOUBLE_WORD>(clamp(y, -1.0, 1.0)))",

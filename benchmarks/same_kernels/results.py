@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.same_kernels.versions import module
-from fusegen.evidence.certify import parameter_values, tried_inputs
+from fusegen.core import scalar_values
+from fusegen.evidence.certify import tried_inputs
 from fusegen.evidence.certify.tried_inputs import INTEGERS
 
 TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -96,7 +97,7 @@ def _computed(own: Any, device: str) -> Iterator[Computed]:
         whole = points(dtype, own.KERNELS.inputs)
         thin = whole[:, :: whole.shape[1] // THIN][:, :THIN].contiguous()
         others = [
-            values for values in parameter_values.combinations(defaults) if eager_takes(own, values, thin)
+            values for values in scalar_values.combinations(defaults) if eager_takes(own, values, thin)
         ]
         cases = [(layout, defaults, whole) for layout in LAYOUTS]
         cases += [("dense", values, thin) for values in others]

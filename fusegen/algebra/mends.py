@@ -45,6 +45,29 @@ def incoming_last(program: Program, ranges: dict[str, Interval]) -> Program:
     return replace(slopes, results=tuple(_times(Name(grad), each, known, left) for each in slopes.results))
 
 
+def rounded_first(program: Program) -> Program:
+    """Return a gradient of one result, times the incoming one, whose slope is rounded before."""
+    grad, *_ = program.inputs
+    match program.results:
+        case (Apply("where", (condition, a, b)),):
+            return replace(
+                program, results=(call("where", condition, *(_rounded(grad, x) for x in (a, b))),)
+            )
+        case (result,):
+            return replace(program, results=(_rounded(grad, result),))
+    return program
+
+
+def _rounded(grad: str, term: Term) -> Term:
+    """Return an incoming gradient times what is rounded; another term as it is."""
+    match term:
+        case Apply("neg", (inner,)):
+            return -_rounded(grad, inner)
+        case Apply("mul", (Name(name), Apply() as slope)) if name == grad and grad not in names(slope):
+            return Name(name) * call("narrow", slope)
+    return term
+
+
 def _times(grad: Name, slope: Term, known: dict[str, Term], left: list[int]) -> Term:
     """Return the incoming gradient times a slope; in the branches of a selection, where one is 0."""
     seen = known.get(slope.name) if isinstance(slope, Name) else slope

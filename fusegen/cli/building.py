@@ -66,6 +66,7 @@ def build(
     NAME or FOLDER/NAME.
     """
     from fusegen.core import config
+    from fusegen.evidence.certify import known_exceptions
     from fusegen.language import library
     from fusegen.project import outputs
 
@@ -82,8 +83,7 @@ def build(
     places = [output / f"{library.place(path)}.py" for path in paths]
     folder = outputs.opened(output, specs_folder()).bound(binding, places)
     built = _built(folder, paths, Also(package=package, prune=prune))
-    for found in built.values():
-        tell(found.remarks)
+    tell(known_exceptions.told(built, dict(zip(places, paths, strict=True))))
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ Mends are tried before a plan is made (`mended`). Here the kernels are tried tha
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 from fusegen.compiler.mended import judged_kinds
 from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.special_trial import Trial
 from fusegen.compiler.trial_faults import Fault
-from fusegen.core.ir import Kernel
-from fusegen.core.method import Both, Pass, Piecewise, Variant, arithmetics, parts
+from fusegen.core.method import Pass, Piecewise, Variant, arithmetics, parts
 from fusegen.core.targets import Device
 
 
@@ -21,11 +21,11 @@ def differing(of: Compiled) -> Iterator[Fault]:
         return
     kinds, trial = judged_kinds(of.spec), Trial(formula, of.programs)
     for which in Pass:
-        for kernels in map(lambda variant: _kernels(of, variant), sorted(_variants(of, which), key=repr)):
+        for kernels in map(partial(of.in_variant, Device.CPU), sorted(_variants(of, which), key=repr)):
             yield from (fault for fault in trial.faults(kernels, which) if fault.kind in kinds)
             yield from trial.beyond(kernels, which)
         if _in_pieces(of, which) and "zero" in kinds:
-            yield from trial.zeros_of_pieces(_kernels(of, Variant.DOUBLE), which)
+            yield from trial.zeros_of_pieces(of.in_variant(Device.CPU, Variant.DOUBLE), which)
 
 
 def _variants(of: Compiled, which: Pass) -> set[Variant]:
@@ -37,11 +37,3 @@ def _variants(of: Compiled, which: Pass) -> set[Variant]:
 def _in_pieces(of: Compiled, which: Pass) -> bool:
     method = of.plan.methods.get((which, Device.CPU, "float32"))
     return method is not None and any(isinstance(part, Piecewise) for part in parts(method))
-
-
-def _kernels(of: Compiled, variant: Variant) -> Both[Kernel]:
-    """Return both passes in a variant, or in float or double where a pass has no such kernel."""
-    like = Variant.DOUBLE if variant in (Variant.DOUBLE, Variant.SERIES) else Variant.FLOAT
-    return Both.of(
-        lambda which: of.kernels.get((which, Device.CPU, variant), of.kernels[which, Device.CPU, like])
-    )

@@ -36,6 +36,10 @@ class Values:
         """The roundings of double-word values and of single words."""
         return _stored, in_float
 
+    def scalar(self, number: float, kind: Math) -> float:
+        """Return a scalar as a kernel has it."""
+        return round_to(number, kind)
+
     def at(self, which: Pass, points: Points, incoming: float | Column = 1.0) -> dict[int, Column]:
         """Return a pass's results (0 the value, k the k-th gradient), of a column for each input."""
         return {
@@ -46,6 +50,11 @@ class Values:
         """Return the same before results are rounded to floats."""
         graph, values = self._run(which, points, incoming)
         return dict(zip(self._outputs(which), (values[end] for end in graph.results), strict=True))
+
+    def column(self, which: Pass, points: Points) -> Column:
+        """Return the only result of a pass, before it is rounded to a float."""
+        [found] = self.unrounded(which, points).values()
+        return found
 
     def sizes(self, which: Pass, points: Points) -> Column:
         """Return the size of each value on the way that finite ones give, else 0, by value and point."""
@@ -71,7 +80,7 @@ class Values:
         grad, *outputs = [name for name in kernel.inputs if name not in points] or [""]
         given |= {grad: np.broadcast_to(np.asarray(incoming, float), count)} if grad else {}
         given |= {name: self.at(Pass.FORWARD, points)[0] for name in outputs}
-        scalars = {name: round_to(self.params[name], kernel.math) for name in kernel.params}
+        scalars = {name: self.scalar(self.params[name], kernel.math) for name in kernel.params}
         given |= {name: np.full(count, number) for name, number in scalars.items()}
         graph, kept = self._graphs[which], self.rounded if kernel.math is Math.FLOAT else (DOUBLE,)
         with np.errstate(all="ignore"):
@@ -119,6 +128,14 @@ class Unbounded(Values):
     def rounded(self) -> tuple[Rounding, ...]:
         """The rounding of all values."""
         return (DOUBLE,)
+
+
+class Unrounded(Unbounded):
+    """The results with all digits of doubles, of the scalars as they are given."""
+
+    def scalar(self, number: float, kind: Math) -> float:
+        """Return a scalar as it is."""
+        return number
 
 
 class _Kernel(Graph):

@@ -46,7 +46,11 @@ class Mending:
         """Return both passes with their mends, from those without and with limits at infinity."""
         forward = self.best(Pass.FORWARD, limited, ())
         last = partial(mends.incoming_last, ranges=dict(self.formula.assume))
-        others = (lambda: last(limited.backward), lambda: self.limits(last(plain.backward)))
+        others = (
+            lambda: last(limited.backward),
+            lambda: self.limits(last(plain.backward)),
+            lambda: mends.rounded_first(last(limited.backward)),
+        )
         return Both(forward, self.best(Pass.BACKWARD, Both(forward, limited.backward), others))
 
     def best(self, which: Pass, programs: Both[Program], others: tuple[Way, ...]) -> Program:

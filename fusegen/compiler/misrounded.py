@@ -2,7 +2,8 @@
 
 Where IEEE arithmetic defines both, their results at random inputs are counted. A function has errors of its
 own, which decide results that are all but the same at a quarter of the inputs, as in a tail: there the
-estimated error is compared with the distance from the exact result to the next tie.
+estimated error is compared with the distance from the exact result to the next tie. A scalar that is no
+float may decide such results, too.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fusegen.compiler.estimates import Formula, with_uniforms
-from fusegen.compiler.kernel_values import Points, Unbounded, Values, in_float
+from fusegen.compiler.kernel_values import Points, Unrounded, Values, in_float
 from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.zeros_of_sums import ROUNDED_ONCE
 from fusegen.core import budget
 from fusegen.core.interval import REALS, Interval, Truth
 from fusegen.core.ir import Math, operations
-from fusegen.core.method import Both, Pass, Variant
+from fusegen.core.method import Pass, Variant
 from fusegen.core.ops import TRANSCENDENTAL
 from fusegen.core.targets import Device
 from fusegen.lower import lower
 from fusegen.numerics.ieee import Column
 from fusegen.numerics.roundoff.graph import FLOAT, Graph, Node
-from fusegen.numerics.roundoff.local import Run
+from fusegen.numerics.roundoff.local import Mask, Run
 from fusegen.numerics.roundoff.results import losses
 from fusegen.numerics.sample import JUDGED
 
@@ -69,7 +70,7 @@ def misrounded(of: Compiled) -> Iterator[Share]:
 class _Passes:
     # own, exact, eager: the results in float, without roundings, and of eager's operations
     own: Values
-    exact: Unbounded
+    exact: Unrounded
     eager: Values
     points: Points  # the inputs
     defined: bool  # whether IEEE arithmetic defines all results in float
@@ -77,18 +78,14 @@ class _Passes:
 
     @staticmethod
     def of(of: Compiled, points: Points) -> _Passes:
-        formula, form = of.declared.formula, Variant.SINGLE_RESULT
+        formula = of.declared.formula
         params = with_uniforms(formula.params, *of.programs)
-        kernels = Both.of(
-            lambda which: (
-                of.kernels.get((which, Device.CPU, form)) or of.kernels[which, Device.CPU, Variant.FLOAT]
-            )
-        )
+        kernels = of.in_variant(Device.CPU, Variant.SINGLE_RESULT)
         eager = formula.eager_programs.map(lambda each: lower("eager", each, Device.CPU, Math.FLOAT))
         scalars = with_uniforms(formula.params, *formula.eager_programs)
         used = frozenset[str]().union(*map(operations, (*kernels, *eager)))
         defined, divides = used <= ROUNDED_ONCE, bool(used & DIVISIONS)
-        own, exact = Values(kernels, params), Unbounded(kernels, params)
+        own, exact = Values(kernels, params), Unrounded(kernels, params)
         return _Passes(own, exact, Values(eager, scalars), points, defined, not divides)
 
     def shares(self, which: Pass) -> Iterator[Share]:
@@ -103,22 +100,27 @@ class _Passes:
             if self.defined:
                 share = float(np.mean(judged & (own[output] != right)))
             else:
-                share = self.of_one_result(which, output, np.where(judged, exact, 0.0))
+                wrong = judged & (own[output] != right)
+                share = self.of_frequent(which, output, np.where(judged, exact, 0.0), wrong)
             if share > max(MOST, AS_OFTEN * theirs):
                 yield Share(which, output, share, theirs)
 
-    def of_one_result(self, which: Pass, output: int, exact: Column) -> float:
-        """Return the share of the most frequent result; 0 if its nearest float is certain."""
+    def of_frequent(self, which: Pass, output: int, exact: Column, wrong: Mask) -> float:
+        """Return the share of frequent results that are wrong, or of the first if it is doubtful."""
         numbers, counts = np.unique(exact, return_counts=True)
-        most = int(np.argmax(counts))
-        share, real = float(counts[most]) / len(exact), float(numbers[most])
-        if share <= MOST or real == in_float(numbers)[most]:
-            return 0.0
-        at = int(np.argmax(exact == real))
         place = [*self.exact.unrounded(which, self.points)].index(output)
-        lost = self.lost(which, at, place, real)
+        share, most = 0.0, int(np.argmax(counts))
+        for k in np.flatnonzero(counts > MOST * len(exact)):
+            real, at = float(numbers[k]), int(np.argmax(exact == numbers[k]))
+            open_ = k == most and real != in_float(numbers)[k]
+            if wrong[at] or (open_ and self.is_doubtful(which, at, place, real)):
+                share += float(counts[k]) / len(exact)
+        return share
+
+    def is_doubtful(self, which: Pass, at: int, place: int, real: float) -> bool:
+        """Return True if the estimated error at a point may reach the next tie."""
         part = abs(real) / float(FLOAT.unit(np.array([real]))[0]) % 1.0
-        return share if ROOM * lost > abs(part - 0.5) else 0.0
+        return ROOM * self.lost(which, at, place, real) > abs(part - 0.5)
 
     def lost(self, which: Pass, at: int, place: int, real: float) -> float:
         """Return the estimated error at a point, in ulp: what functions add to roundings."""

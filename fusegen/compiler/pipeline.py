@@ -28,9 +28,11 @@ from fusegen.compiler.placed import Placed
 from fusegen.compiler.single_words import in_fewer_words, in_series
 from fusegen.compiler.stages import Algebra, Declared
 from fusegen.core.facts import NONE_MISSED, Curves, Facts
-from fusegen.core.method import Both
+from fusegen.core.ir import Kernel
+from fusegen.core.method import Both, Variant
 from fusegen.core.poolings import is_reduced
 from fusegen.core.spec import Spec
+from fusegen.core.targets import Device
 from fusegen.core.term import Program
 from fusegen.core.timing import timed
 from fusegen.errors import NotOfElements
@@ -62,6 +64,13 @@ class Compiled(Placed):
     def forms(self) -> tuple[Form, ...]:
         """The forms of its kernels."""
         return taken(self.planned)
+
+    def in_variant(self, device: Device, variant: Variant) -> Both[Kernel]:
+        """Return both passes in a variant, or in float or double where a pass has no such kernel."""
+        like = Variant.DOUBLE if variant in (Variant.DOUBLE, Variant.SERIES) else Variant.FLOAT
+        return Both.of(
+            lambda which: self.kernels.get((which, device, variant), self.kernels[which, device, like])
+        )
 
     @property
     def from_output(self) -> bool:

@@ -3,7 +3,8 @@
 Double-word arithmetic makes a chain accurate to a few ulp. On CUDA it hides behind the memory where a
 function is alone; on the CPU it takes two to three times as long as single words. In a chain with operands
 eager rounds after every step. There single words are enough, if their estimated error is a few ulp
-everywhere, or at most eager's at the same inputs and on the whole.
+everywhere, or at most eager's at the same inputs and on the whole; of one tensor at the zeros that it has
+with other scalars than the defaults, too.
 """
 
 import math
@@ -14,6 +15,7 @@ from fusegen.compiler.curves import savings
 from fusegen.compiler.estimates import Formula, with_uniforms
 from fusegen.compiler.halves import HALVES, Halves, Several, corrected
 from fusegen.compiler.local_excess import as_eager, excess, tolerated
+from fusegen.compiler.zeros_at_scalars import OtherScalars
 from fusegen.core import budget
 from fusegen.core.candidates import Candidate, cheapest
 from fusegen.core.dtypes import ELEMENTS, maths
@@ -46,12 +48,23 @@ def in_fewer_words(spec: Spec, programs: Both[Program], kernels: Kernels, formul
         if len(spec.tensors) < 2 and not is_long:
             continue
         single = in_single_words(spec, which, programs[which], before)
+        if len(spec.tensors) < 2 and _errs_elsewhere(single, which, programs, kernels, formula):
+            continue
         enough = partial(_is_enough, single, which, spec, programs, formula)
         form, time = FORMS[device.like]
         tried = (Candidate(before, time(before)), Candidate(single, time(single), enough))
         if cheapest(tried) is single:
             found[which, device, form] = single
     return found
+
+
+def _errs_elsewhere(
+    single: Kernel, which: Pass, programs: Both[Program], kernels: Kernels, formula: Formula
+) -> bool:
+    """Return True if single words err by more than eager next to a zero that other scalars make."""
+    in_double = Both.of(lambda each: kernels[each, Device.CPU, Variant.DOUBLE])
+    tried = Both.of(lambda each: single if each is which else kernels[each, Device.CPU, Variant.FLOAT])
+    return OtherScalars(formula, programs, in_double).excess(which, tried, of_eager=1.0) is not None
 
 
 def in_series(

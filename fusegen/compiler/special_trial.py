@@ -6,7 +6,8 @@ zero     a result that is a zero at a zero input is eager's
 nan      NaN where eager has NaN of a NaN; else nowhere where eager has none, at other scalars, too
 made     of a NaN, NaN where eager has a number: no fault, but no mend makes more of them than it takes away
 limit    at an infinity the limit, where there is one
-linear   times a power of two, a gradient is that of 1 times it, as long as neither leaves the range
+linear   times a power of two, a gradient is that of 1 times it, as long as neither leaves the range; of one
+         tensor to the last bit where low words underflow
 beyond   of one tensor no result is lost in an overflow or an underflow on the way
 
 What is special: NaN, infinities, zeros, the least and the largest number, up to three inputs at once.
@@ -44,6 +45,7 @@ Ranges = tuple[tuple[str, Interval], ...]
 KINDS = frozenset(("zero", "nan", "limit", "linear"))  # that are faults
 OTHER_SCALARS = (0.0, -0.75, 2.0**-30, 2.0**30)
 LIMITS = lru_cache(maxsize=16)(TrialLimits)  # whose exact values many candidates ask for
+SCALES = (-2.0, 1 / 8)  # incoming gradients
 LEAST_LOST, MOST_LOST, LOST = 2.0**-141, LARGEST / 16, 2.0**-17  # results that are judged, what they lose
 
 
@@ -59,7 +61,9 @@ class Trial:
         own = Values(kernels, self.params)
         found = [*self._nan(own, which), *self._singly(own, which), *self._limits(own, which)]
         found += [fault for each in self._at_scalars for fault in each._undefined(kernels, which)]
-        return found + list(self._linear(own)) if which is Pass.BACKWARD else found
+        if which is Pass.BACKWARD:
+            found += self._linear(own) or self._of_low_words(own)
+        return found
 
     def zeros_of_pieces(self, kernels: Both[Kernel], which: Pass) -> list[Fault]:
         """Return the faults at zeros where polynomials in pieces give the results of kernels."""
@@ -164,9 +168,9 @@ class Trial:
             for fault in first("nan", output, points, (own, eager[output]), wrong):
                 yield replace(fault, at={**fault.at, **self.formula.params})
 
-    def _linear(self, values: Values) -> Iterator[Fault]:
-        """Yield the first gradient of each output that is not scaled as the incoming gradient is."""
-        points, seen = self._with_edges(values), set[int]()
+    def _linear(self, values: Values) -> list[Fault]:
+        """Return the first gradient of each output that is not scaled as the incoming gradient is."""
+        points, seen, found = self._with_edges(values), set[int](), list[Fault]()
         one = values.at(Pass.BACKWARD, points)
         for scale in self.points.incoming(len(one[1])):
             for output, own in values.at(Pass.BACKWARD, points, scale).items():
@@ -181,7 +185,21 @@ class Trial:
                 if output not in seen and wrong.any():
                     seen.add(output)
                     [fault] = first("linear", output, points, (own, wanted), wrong)
-                    yield replace(fault, incoming=float(scale[int(np.argmax(wrong))]))
+                    found.append(replace(fault, incoming=float(scale[int(np.argmax(wrong))])))
+        return found
+
+    def _of_low_words(self, values: Values) -> list[Fault]:
+        """Return the first gradient of one tensor whose last bit an incoming one changes."""
+        if len(self.names) != 1 or values.kernels.backward.math is Math.DOUBLE:
+            return []
+        points = self.points.tiny
+        [(output, one)] = values.at(Pass.BACKWARD, points).items()
+        for scale in SCALES:
+            own, wanted = values.at(Pass.BACKWARD, points, scale)[output], scale * one
+            judged = np.isfinite(one) & (np.minimum(np.abs(one), np.abs(wanted)) >= LEAST)
+            if found := [*first("linear", output, points, (own, wanted), judged & (own != wanted))]:
+                return [replace(fault, incoming=scale) for fault in found]
+        return []
 
     def _as_eager(self, output: int, points: Points, scale: Column, own: Column, wanted: Column) -> Mask:
         """Return where a gradient is NaN and eager's is not what it should be either."""

@@ -19,6 +19,7 @@ SPECIALS = (math.nan, math.inf, -math.inf, 0.0, -0.0)
 ALL = (*SPECIALS, 1.0, -2.5, 2.0**-126, 2.0**65, LARGEST)  # the square of the last but one overflows
 TOGETHER, REST = 3, 1.0  # inputs that are special at once, and what the others are
 SEED, DRAWN, EACH = 20261, 4096, 4  # points of several inputs; of one input by exponent and sign
+TINY, TINY_DRAWN = (-122, -110), 4096  # binary exponents of tiny points, and how many are drawn
 ORDINARY = 4.0, 40.0  # the usual size of several inputs, and of one
 EXPONENTS, LIMITS = (6, 14), (0.0, math.inf)  # incoming gradients: powers of two up to these, and limits
 
@@ -55,6 +56,17 @@ class TrialPoints:
         """The finite points of the grid."""
         kept = np.isfinite(np.array(list(self.grid.values()))).all(axis=0)
         return {name: column[kept] for name, column in self.grid.items()}
+
+    @cached_property
+    def tiny(self) -> Points:
+        """Points of sizes at which the low words of products underflow."""
+        draw = np.random.default_rng(SEED)
+        low, high = TINY
+        found = {}
+        for name in self.names:
+            sizes = 2.0 ** draw.integers(low, high, TINY_DRAWN) * draw.uniform(1, 2, TINY_DRAWN)
+            found[name] = self._held(name, in_float(sizes * draw.choice((-1.0, 1.0), TINY_DRAWN)), math.inf)
+        return found
 
     @cached_property
     def sample(self) -> Points:

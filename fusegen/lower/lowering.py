@@ -36,6 +36,8 @@ class Lowering:
                 return Const(self.rounded(value))
             case Name(name):
                 return Ref(name)
+            case Apply("narrow", (rounded,)):  # of single words, as they are
+                return self.expr(rounded)
             case Apply("select_by_width", (_, wide)) if not self.device.steps_of_16_bits:
                 return self.expr(wide)
             case Apply("round_to_storage", (Apply() as step,)):

@@ -21,11 +21,13 @@ class SingleWord(Lowering):
         steps: the terms of the program's names.
         known: the expressions of the terms so far.
         single_result: whether functions take double-word values and give single words.
+        emits_double_word: whether every function may give a double-word value.
     """
 
     steps: Mapping[str, Term]
     known: dict[tuple[Term, bool], Expr]
     single_result: bool
+    emits_double_word: bool
 
     def expr(self, term: Term, wanted: bool = False) -> Expr:
         """Return the expression of a term; arithmetic gives a double-word value where one is wanted."""
@@ -46,6 +48,22 @@ class SingleWord(Lowering):
         """Return an operation that gives a double-word value, of single words, too."""
         value = self.call(op, *args)
         return value if is_double(value) else self.call(op, *args, body=Body.DOUBLE_WORD)
+
+    def is_tail(self, term: Term) -> bool:
+        """Return True if a term is a double-word product that is prescaled on the way."""
+        match term:
+            case Apply("neg", (inner,)):
+                return self.is_tail(inner)
+            case Apply("mul", (product, Apply("unscale"))):
+                return self.emits_double_word and is_double(self.expr(product))
+        return False
+
+    def unrounded(self, term: Term, value: Expr) -> Expr:
+        """Return the double-word value of a number, arithmetic or a gate; the value itself of all else."""
+        match term:
+            case Number() | Apply("add" | "sub" | "mul" | "square" | "cube" | "x_sigmoid"):
+                return self.expr(term, True)
+        return value
 
     def rounded_once(self, op: str, a: Term, b: Term) -> Expr:
         """A sum, a difference or a product that rounds once, also where it is a sum with a product."""

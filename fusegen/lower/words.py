@@ -131,6 +131,8 @@ class DoubleWordLowering(SingleWord):
                 return Ref(name, self.types.get(name, Word.SINGLE))
             case Apply("neg", (a,)):
                 return self.call("neg", self.expr(a, wanted))
+            case Apply("narrow", (a,)):
+                return self.single(a)
             case Apply("add" | "sub" | "mul" | "div", (a, b)):
                 return self.arithmetic(term.op, a, b, wanted)
             case Apply("square" | "cube" as op, (a,)):
@@ -167,7 +169,8 @@ class DoubleWordLowering(SingleWord):
             return self.rounded_once(op, a, b)
         whole = op == "mul"  # a number that multiplies is taken exactly
         left, right = (self.expr(part, wanted or (whole and isinstance(part, Number))) for part in (a, b))
-        if op in ("add", "sub") and not wanted and (is_double(left) or is_double(right)):  # may cancel
+        wide = is_double(left) or is_double(right) or self.is_tail(a) or self.is_tail(b)
+        if op in ("add", "sub") and not wanted and wide:  # may cancel
             left, right = self.unrounded(a, left), self.unrounded(b, right)
         if not wanted or is_double(left) or is_double(right):
             return self.call(op, left, right)
@@ -182,13 +185,6 @@ class DoubleWordLowering(SingleWord):
         uniform = isinstance(b, Name) and b.name in self.params  # whose inverse is taken once
         by = "quotient" if self.fuses_rounding and uniform else "div"
         return self.call(by, self.single(a), self.single(b))
-
-    def unrounded(self, term: Term, value: Expr) -> Expr:
-        """Return the double-word value of a number, arithmetic or a gate; the value itself of all else."""
-        match term:
-            case Number() | Apply("add" | "sub" | "mul" | "square" | "cube" | "x_sigmoid"):
-                return self.expr(term, True)
-        return value
 
     def odd_cubic(self, x: Term, slope: Fraction, bend: Fraction) -> Expr:
         """Return the words of slope x + bend x^3, both of one sign."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from fusegen.codegen.printed import Binding
@@ -35,6 +35,9 @@ class Built:
     ]  # of a module of each kernel alone, by its name; none of a module of one kernel
     kernels: Kernels  # the digests of its kernels
     remarks: tuple[str, ...]  # what `build` says of it
+    warned: bool = False  # whether that is of a promise, too
+    # of these, by key of `accept`, those which say that it accepts nothing
+    unneeded: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,10 +80,17 @@ def built(specs: Sequence[Path], output: Path, binding: Binding = Binding.STABLE
 
 def _recalled(key: str | None) -> Built | None:
     match compile_cache.recall(key) if key else None:
-        case {"text": str(text), "apart": {**apart}, "kernels": kernels, "remarks": [*remarks]}:
+        case {
+            "text": str(text),
+            "apart": {**apart},
+            "kernels": kernels,
+            "remarks": [*remarks],
+            "warned": bool(warned),
+            "unneeded": {**unneeded},
+        }:
             with contextlib.suppress(ValueError):
-                texts = {str(name): str(each) for name, each in apart.items()}
-                return Built(text, texts, kernels_of(kernels), tuple(map(str, remarks)))
+                texts, keys = ({str(k): str(v) for k, v in each.items()} for each in (apart, unneeded))
+                return Built(text, texts, kernels_of(kernels), tuple(map(str, remarks)), warned, keys)
     return None
 
 
@@ -117,21 +127,16 @@ def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
     from fusegen.project import (
         build,  # which takes longer to import than modules that are known to be found
     )
-    from fusegen.project.spec_warnings import contract_warnings, shadows
+    from fusegen.project.spec_warnings import Warned, shadows, warned
 
     found = build.built({job.spec: job.binding for job in jobs}, jobs[0].output)
-    remarks = [
-        [
-            *dict.fromkeys(shadows(one.compiled)),
-            *two_fits(one.compiled.spec),
-            *(contract_warnings(one.compiled) if isinstance(one.compiled, Compiled) else ()),
-        ]
-        for one in found.values()
-    ]
-    return {
-        job: Built(one.text, one.apart, one.kernels, tuple(said))
-        for job, one, said in zip(jobs, found.values(), remarks, strict=True)
-    }
+    made = {}
+    for job, one in zip(jobs, found.values(), strict=True):
+        said = warned(one.compiled) if isinstance(one.compiled, Compiled) else Warned(None, {})
+        beside = (*dict.fromkeys(shadows(one.compiled)), *two_fits(one.compiled.spec))
+        remarks, promises = (*beside, *said.sentences), (said.sentence is not None, said.unneeded)
+        made[job] = Built(one.text, one.apart, one.kernels, remarks, *promises)
+    return made
 
 
 def _keys(jobs: Sequence[Job]) -> Keys:

@@ -5,6 +5,7 @@ Of the promises it tells errors first, then time. What the spec accepts is not t
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from fusegen.compiler.differing import differing
 from fusegen.compiler.misrounded import misrounded
@@ -52,11 +53,26 @@ NOTHING = "{}: 'accept' has a reason for {}, of which there is nothing to say; r
 Told = tuple[float, str]  # how large the error is, and a sentence
 
 
-def contract_warnings(compiled: Compiled) -> Iterator[str]:
-    """The sentences that `build` prints for a spec; none if its kernels are accurate and none is in double.
+@dataclass(frozen=True)
+class Warned:
+    """The sentences on the promises of a spec."""
 
-    The first names the kernel with the largest error; the others say which keys of `accept` accept nothing.
-    """
+    sentence: str | None  # of the kernel with the largest error; none if all are accurate and not in double
+    unneeded: dict[str, str]  # by key of `accept` that accepts nothing, a sentence
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All that is said."""
+        return (*([self.sentence] if self.sentence else []), *self.unneeded.values())
+
+
+def contract_warnings(compiled: Compiled) -> tuple[str, ...]:
+    """Return the sentences of `warned`."""
+    return warned(compiled).sentences
+
+
+def warned(compiled: Compiled) -> Warned:
+    """Return what `build` says of a spec by its estimates."""
     found: dict[str, list[Told]] = {key: [] for key in ACCEPTED}
     for rule in (_inaccurate, _differing, _lost, _often_rounded, _slow):
         for key, told in rule(compiled):
@@ -65,10 +81,13 @@ def contract_warnings(compiled: Compiled) -> Iterator[str]:
     accepted = {key for key, _ in spec.accept}
     errors = [(told, key) for key in (VALUE, GRADIENT) if key not in accepted for told in found[key]]
     times = [(told, SPEED) for told in found[SPEED] if SPEED not in accepted]
-    if errors or times:
-        (_, sentence), key = max(errors or times)
-        yield f"{spec.name}: {sentence}; {WAYS_OUT.format(key)}"
-    yield from (NOTHING.format(spec.name, key) for key in ACCEPTED if key in accepted and not found[key])
+    unneeded = {
+        key: NOTHING.format(spec.name, key) for key in ACCEPTED if key in accepted and not found[key]
+    }
+    if not (errors or times):
+        return Warned(None, unneeded)
+    (_, sentence), key = max(errors or times)
+    return Warned(f"{spec.name}: {sentence}; {WAYS_OUT.format(key)}", unneeded)
 
 
 def shadows(compiled: Placed) -> Iterator[str]:
@@ -133,7 +152,8 @@ def _slow(compiled: Compiled) -> Iterator[tuple[str, Told]]:
 
 def _where(compiled: Compiled, which: Pass, device: Device, found: Excess) -> dict[str, str]:
     """Return the words for a kernel, its error and the inputs that have it."""
-    names = [name for name in compiled.declared.composed.inputs if name in found.own.at]
+    declared = compiled.declared.composed
+    names = [name for name in (*declared.inputs, *declared.params) if name in found.own.at]
     return {
         "kernel": KERNELS[which],
         "device": DEVICES[device.like],

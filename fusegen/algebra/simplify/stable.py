@@ -91,6 +91,8 @@ OPTIONAL = (
     Rule("difference of exponentials", _EXP(_A) - _EXP(-_A), _EXPM1(_A) - _EXPM1(-_A)),
     Rule("difference of exponentials", _EXP(_A) - _EXP(_B), _EXP(_B) * _EXPM1(_A - _B)),
     Rule("difference of squares", _SQUARE(_A) - _SQUARE(_B), (_A - _B) * (_A + _B)),
+    Rule("power of one plus exp", call("pow", 1 + _EXP(_A), _B), _EXP(_B * _SOFTPLUS(_A))),
+    Rule("power of sigmoid", call("pow", _SIGMOID(_A), _B), _EXP(-_B * _SOFTPLUS(-_A))),
     Rule("one minus cosine", 1 - call("cos", _A), 2 * _SQUARE(call("sin", HALF * _A))),
     Rule("one plus cosine", 1 + call("cos", _A), 2 * _SQUARE(call("cos", HALF * _A))),
     Rule("one minus cosine", 1 - call("cospi", _A), 2 * _SQUARE(call("sinpi", HALF * _A))),

@@ -1,6 +1,7 @@
 """Operations of kernels only: double-word values, and prescaled values below the range of a single word.
 
-Formulas contain none of them, so that they have no function over the real numbers.
+Formulas contain none of them, so that they have no function over the real numbers. A mend may ask for
+`narrow`, which rounds a double-word value.
 """
 
 from typing import Any

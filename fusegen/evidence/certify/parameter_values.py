@@ -1,20 +1,15 @@
-"""Values of the parameters other than the defaults: a grid for one at a time, and draws of all of them.
-
-A kernel may have other code at some values of its parameters: at the defaults, at 0, or by their sign.
-"""
+"""The samples of a formula at other values of its parameters, those of `core/scalar_values.py`."""
 
 from __future__ import annotations
 
-import random
-import struct
 from collections.abc import Iterator
 from dataclasses import replace
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from fusegen.core.scalar_values import combinations
 from fusegen.evidence.certify import tried_inputs
 from fusegen.evidence.certify.enclosures import Enclosure
 from fusegen.evidence.certify.findings import Subject
@@ -22,31 +17,8 @@ from fusegen.evidence.certify.findings import Subject
 if TYPE_CHECKING:
     from fusegen.evidence.certify.evaluator import Evaluator
 
-SEED = 20261
-DRAWS, OCTAVES = 6, 10  # draws of all parameters together, log-uniform within 2**-10 to 2**10
 MOST_INPUTS, TRIED, UNDEFINED = 2**9, 64, 0.5
 Chosen = tuple[tuple[str, float], ...]
-
-
-def _held(value: float) -> Fraction:
-    """Return the float32 nearest to a value: the op-math of every type has it."""
-    return Fraction(struct.unpack("f", struct.pack("f", value))[0])
-
-
-HALVES = tuple(Fraction(k, 2) for k in range(-6, 7))
-SIZES = (_held(0.1), _held(0.01), Fraction(1, 2**30), Fraction(2**30), Fraction(2**33))
-VALUES = (*HALVES, *(sign * size for size in SIZES for sign in (1, -1)))
-
-
-def combinations(params: dict[str, Fraction]) -> list[dict[str, Fraction]]:
-    """Return the combinations that are tried: one parameter at a time, then all of them drawn."""
-    found = [{**params, name: value} for name in params for value in VALUES]
-    draw = random.Random(SEED)
-    for _ in range(DRAWS if params else 0):
-        found.append(
-            {name: draw.choice((1, -1)) * _held(2 ** draw.uniform(-OCTAVES, OCTAVES)) for name in params}
-        )
-    return [values for values in found if values != params]
 
 
 def samples(

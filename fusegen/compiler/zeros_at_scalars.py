@@ -1,0 +1,126 @@
+"""Zeros of a function of one tensor that it has at other scalars, where what was rounded before cancels.
+
+At its defaults a gradient may have none, so that neither a choice of words nor an estimate sees one. The
+values that `certify` tries are tried here: between sampled inputs of either sign of the result a zero is
+found in double, and around it the errors of IEEE arithmetic are compared with those of eager's operations.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fusegen.compiler.estimates import Formula, with_uniforms
+from fusegen.compiler.kernel_values import Unbounded, Values, in_float
+from fusegen.core import budget
+from fusegen.core.facts import Excess, Roundoff
+from fusegen.core.interval import REALS
+from fusegen.core.ir import Kernel, Math
+from fusegen.core.method import Both, Pass
+from fusegen.core.scalar_values import combinations, held
+from fusegen.core.targets import Device
+from fusegen.core.term import Program
+from fusegen.lower import lower
+from fusegen.numerics.ieee import Column
+from fusegen.numerics.roundoff.graph import FLOAT
+
+OCTAVES, OF_EACH = (-30, 40), 8  # exponents of the inputs that are tried, and how many there are of each
+FINER, MOST = 512, 8  # inputs between two of these, and zeros that are looked at
+AWAY, STEEP = (
+    16,
+    2.0**-3,
+)  # of a result so many inputs away, the difference of two: more is a jump and no zero
+WIDTH, NEAR = 2.0**-7, 256  # of the surroundings of a zero, as of a box of `certify`, and points there
+ALIKE, FEW = 1.02, 0.05  # errors that differ by no more are the same, but at so small a part of the points
+BETTER = 0.75  # of eager's median error, what is so far below that chance seldom makes twice as much of it
+
+
+@dataclass(frozen=True)
+class OtherScalars:
+    """A formula of one tensor at other scalars than its defaults."""
+
+    formula: Formula  # as declared, at the defaults
+    programs: Both[Program]  # of the passes, with steps that only scalars decide
+    in_double: Both[Kernel]  # their kernels in double
+
+    def zeros(self, which: Pass) -> Iterator[tuple[Mapping[str, float], Column]]:
+        """Yield scalars at which a result has zeros other than at 0, and these."""
+        defaults = {name: held(value) for name, value in self.formula.params.items()}
+        for values in combinations(defaults):
+            scalars = {name: float(value) for name, value in values.items()}
+            found = self._zeros(which, self._exact(scalars))
+            if len(found):
+                yield scalars, found
+
+    def excess(self, which: Pass, kernels: Both[Kernel], of_eager: float = BETTER) -> Excess | None:
+        """Return the first error of kernels in float that may break the contract next to such a zero.
+
+        Args:
+            which: the pass.
+            kernels: of both passes.
+            of_eager: the part of eager's median error that theirs has to exceed.
+        """
+        for scalars, zeros in self.zeros(which):
+            own = Values(kernels, with_uniforms(scalars, *self.programs))
+            eager = Values(self._eager, with_uniforms(scalars, *self.formula.eager_programs))
+            for zero in zeros.tolist():
+                points = self._inside(in_float(zero * np.linspace(1 - WIDTH, 1 + WIDTH, NEAR)))
+                real = self._exact(scalars).column(which, points)
+                ours, theirs = (_errors(of.column(which, points), real) for of in (own, eager))
+                if not len(real):
+                    continue
+                worst = int(np.argmax(ours))
+                if ours[worst] > budget.FLOAT_ENOUGH[Device.CPU] and _is_like(ours, theirs, of_eager):
+                    at = {name: float(column[worst]) for name, column in points.items()}
+                    return Excess(Roundoff(float(ours[worst]), {**at, **scalars}, ""), float(theirs.max()))
+        return None
+
+    def _exact(self, scalars: Mapping[str, float]) -> Unbounded:
+        return Unbounded(self.in_double, with_uniforms(scalars, *self.programs))
+
+    @cached_property
+    def _eager(self) -> Both[Kernel]:
+        return self.formula.eager_programs.map(lambda each: lower("eager", each, Device.CPU, Math.FLOAT))
+
+    def _zeros(self, which: Pass, exact: Unbounded) -> Column:
+        """Return zeros between inputs of one sign, to a few digits."""
+        low, high = OCTAVES
+        sizes = 2.0 ** np.linspace(low, high, OF_EACH * (high - low) + 1)
+        found = [self._changes(which, exact, side * sizes) for side in (1.0, -1.0)]
+        zeros = [
+            zero
+            for low, high, _ in np.concatenate(found)[:MOST]
+            for zero, _, steepness in self._changes(which, exact, np.linspace(low, high, FINER))[:1]
+            if steepness <= STEEP
+        ]
+        return np.array(zeros)
+
+    def _changes(self, which: Pass, exact: Unbounded, numbers: Column) -> Column:
+        """Return pairs of numbers at which the signs of a result differ, and how steep it is there."""
+        [x] = (points := self._inside(numbers)).values()
+        y = exact.column(which, points) if len(x) else x
+        x, y = (each[np.isfinite(y) & (y != 0)] for each in (x, y))
+        places = np.flatnonzero(np.signbit(y[:-1]) != np.signbit(y[1:]))
+        away = [np.abs(y[np.clip(places + far, 0, len(y) - 1)]) for far in (-AWAY, AWAY + 1)]
+        with np.errstate(all="ignore"):
+            steepness = np.abs(y[places + 1] - y[places]) / np.max(away, axis=0)
+        return np.stack([x[places], x[places + 1], steepness], axis=1)
+
+    def _inside(self, numbers: Column) -> dict[str, Column]:
+        [name] = self.formula.declared.inputs
+        interval = self.formula.assume.get(name, REALS)
+        return {name: numbers[(numbers >= float(interval.low)) & (numbers <= float(interval.high))]}
+
+
+def _errors(given: Column, real: Column) -> Column:
+    """Return the errors of results rounded to floats, in ulp; none of an exact 0, nor of what overflows."""
+    with np.errstate(all="ignore"):
+        found = np.abs(in_float(given) - real) / FLOAT.unit(real)
+    return np.where(np.isfinite(found) & (real != 0), found, 0.0)
+
+
+def _is_like(ours: Column, theirs: Column, of_eager: float) -> bool:
+    """Return True if errors are like eager's, but not the same, as where one argument decides both."""
+    apart = np.mean(ours > ALIKE * theirs) > FEW
+    return bool(apart and np.median(ours) > of_eager * np.median(theirs))
