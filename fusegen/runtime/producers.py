@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from .calls import PLAIN, have_kernel, traced, transformed
-from .channels_last import Convolution, Operands
+from .channels_last import Operands
 from .channels_last import operands as operands_of
 from .holders import has_one_owner, is_under_mode, is_watched, references
 
@@ -31,11 +31,6 @@ ALIGNED = {
     2: (-1, 1, 1),
     3: (-1, 1, 1, 1),
 }  # the shape of a bias, by the dimensions of a kernel
-
-
-def as_they_are(layer: Any, x: torch.Tensor, run: Convolution) -> Operands:
-    """Return the input and the weight of a convolution; see `channels_last.operands`."""
-    return x, layer._parameters["weight"]
 
 
 def without_bias(
@@ -67,9 +62,7 @@ def for_kernels(kernels: Any) -> "Callable[..., Operands]":
     Inputs stay as they are where the module's kernels would copy an output that is channels last: what the
     convolution gains, such a copy would cost several times.
     """
-    return lambda layer, x: without_bias(
-        layer, x, operands_of if kernels.reads_channels_last else as_they_are
-    )
+    return lambda layer, x: without_bias(layer, x, kernels.lays)
 
 
 def adds_bias_apart(x: torch.Tensor) -> bool:
