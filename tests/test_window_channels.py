@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import torch
 from budget import thinned
+from hypothesis import given as given_examples
+from hypothesis import strategies as st
 from kernels import DTYPES, GENERATED, INTEGERS, generated
 from test_rows import made
 from torch import Tensor
@@ -42,6 +44,7 @@ CASES = {  # beside the committed ones
         "inputs: {x: {shape: [2, 16, 9, 10, 12]}, b: {shape: [16, 1, 1, 1]}}\n"
         "formula: b * min_pool3d(x - 1, 3, stride=(1, 2, 1), padding=1)\n"
     ),
+    "overlapping": "inputs: {x: {shape: [2, 16, 13, 14]}}\nformula: avg_pool2d(x, 3, 1, 1)\n",
     "summed": "inputs: {x: {shape: [2, 16, 38]}}\nformula: sum_pool1d(x * x, 9, stride=2, padding=4)\n",
     "wide": "inputs: {x: {shape: [2, 16, 38]}}\nformula: avg_pool1d(x, 20, stride=3)\n",
 }
@@ -68,16 +71,16 @@ class Given:
     params: tuple[float, ...]
 
 
-def given(of: Windows, channels: int, dtype: torch.dtype, full: frozenset[int] = frozenset()) -> Given:
+def given(kernels: Any, channels: int, dtype: torch.dtype, full: frozenset[int] = frozenset()) -> Given:
     """Tensors in NCHW: the first one whole, with special values, and others for each channel, or full."""
-    rank, kernels = len(of.kernels.window[0]), of.kernels
     generator = torch.Generator().manual_seed(channels)
-    shape = torch.Size((2, channels, *SIZES[rank]))
+    shape = torch.Size((2, channels, *SIZES[kernels.rank]))
     result = torch.Size(kernels.sizes(shape))
     tensors = []
     for k in range(kernels.inputs):
         own = shape if kernels.is_front(k) else result
-        drawn = torch.randn(own if k == 0 or k in full else (channels, *[1] * rank), generator=generator)
+        sizes = own if k == 0 or k in full else (channels, *[1] * kernels.rank)
+        drawn = torch.randn(sizes, generator=generator)
         tensors.append(drawn.mul(3).to(dtype).expand(own))
     flat = tensors[0].view(-1)
     for k, value in enumerate((math.nan, math.inf, -math.inf, 0.0, -0.0)):
@@ -95,7 +98,7 @@ def last(t: Tensor) -> Tensor:
 def laid(t: Tensor, layout: str) -> Tensor:
     if layout == "unaligned" and 0 not in t.stride():
         moved = last(t)
-        room = torch.empty(t.numel() + 1, dtype=t.dtype)[1:]
+        room = torch.empty(t.numel() + 1, dtype=t.dtype, device=t.device)[1:]
         return room.as_strided(moved.shape, moved.stride(), 1).copy_(moved)
     return last(t)
 
@@ -106,7 +109,7 @@ def bits(t: Tensor) -> Tensor:
 
 def results_along(of: Windows, d: int) -> int:
     """The results of a thread along a dimension of three."""
-    k = d - (3 - len(of.kernels.window[0]))
+    k = d - (3 - of.kernels.rank)
     if k < 0:
         return 1
     kernel, stride, _, dilation = (numbers[k] for numbers in of.kernels.window[:4])
@@ -123,7 +126,7 @@ def blocks(of: Windows, result: Tensor, width: int) -> int:
 
 def same_bits(of: Windows, layout: str, dtype: torch.dtype, full: frozenset[int] = frozenset()) -> None:
     """Compare results of tensors whose channels lie side by side with those of NCHW."""
-    call = given(of, CHANNELS[layout], dtype, full)
+    call = given(of.kernels, CHANNELS[layout], dtype, full)
     if layout in ("one image", "no batch"):
         call = Given([t[:1] for t in call.tensors], call.params)
     expected = of.forward(call.tensors, call.params)
@@ -165,9 +168,22 @@ def test_windows_have_the_bits_of_nchw(specs: Any, name: str, dtype: torch.dtype
 def test_tensors_of_two_layouts_are_pooled_as_in_nchw(specs: Any) -> None:
     """As many are read across as along whatever threads do."""
     [of] = windows_of(specs("several"))
-    call = given(of, 16, torch.float32, frozenset({1}))
+    call = given(of.kernels, 16, torch.float32, frozenset({1}))
     expected = of.forward(call.tensors, call.params)
     of_nchw = of.blocks(torch.float32)
     mixed = [last(call.tensors[0]), *call.tensors[1:]]
     assert torch.equal(bits(of.forward(mixed, call.params)), bits(expected))
     assert of.blocks(torch.float32) == of_nchw
+
+
+@pytest.mark.full
+@given_examples(st.data())
+def test_tensors_of_any_size_have_the_bits_of_nchw(specs: Any, data: Any) -> None:
+    """Of one channel or image, and with fewer results than a thread has."""
+    [of] = windows_of(specs(data.draw(st.sampled_from(["dilated", "divided", "overlapping"]))))
+    sizes = data.draw(st.tuples(st.integers(1, 3), st.integers(1, 9), *[st.integers(3, 9)] * 2))
+    x = torch.randn(sizes, generator=torch.Generator().manual_seed(sum(sizes)))
+    params = (0.75,) * of.kernels.signature.params
+    expected = of.forward([x], params)
+    for out in (torch.empty_like(expected), last(torch.empty_like(expected))):
+        assert torch.equal(bits(of.forward([last(x)], params, out)), bits(expected))

@@ -1,7 +1,7 @@
 #pragma once
-// Windows of tensors whose channels lie side by side, as in channels_last, on CUDA. Threads lie along the channels: each
-// has a vector of channels of one result, or of two by two where windows share elements. It pools them in the order of
-// cuda/window_columns.cuh, the rows of a column and then the columns: results have the same bits.
+// Windows of tensors whose channels lie side by side, as in channels_last, on CUDA. Threads lie along the channels:
+// each has a vector of channels of one result, or of two by two where windows share elements. It pools them in the
+// order of cuda/window_columns.cuh, the rows of a column and then the columns: results have the same bits.
 #include "cuda/access.cuh"
 #include "cuda/window_columns.cuh"
 
@@ -43,7 +43,7 @@ struct ThreadChannels {
   using Values = Channels<T, WIDTH>;
   static constexpr int KERNEL = int(F::KERNEL::height), STRIDE = int(F::STRIDE::height);
   static constexpr int STEP = int(F::DILATION::height), ROWS = (DOWN<F> - 1) * STRIDE + KERNEL;
-  static constexpr int AT_ONCE = std::min(ROWS, F::EXACT ? 8 : 2);  // rows that are loaded before any is computed
+  static constexpr int AT_ONCE = std::min(ROWS, F::EXACT ? 4 : 2);  // rows that are loaded before any is computed
 
   const CallOf<F>& call;
   const ChannelThreads& threads;
@@ -65,8 +65,10 @@ struct ThreadChannels {
     return static_cast<T*>(call.data[k]) + (call.rank > 4 ? batch * stride[-1] : 0) + channel * stride[0] +
            i.depth * stride[1] + i.height * stride[2] + i.width * stride[3];
   }
+  // The launch gives vectors to a tensor that alone differs from place to place.
   HOST_DEVICE Values read(int k, const T* from) const {
-    if (threads.vectors >> k & 1) return *reinterpret_cast<const Values*>(from);
+    const bool lies_alone = WIDTH > 1 && (F::FRONT & ~HELD) == 1 && k == F::FIRST;
+    if (lies_alone || threads.vectors >> k & 1) return *reinterpret_cast<const Values*>(from);
     Values found;
 #pragma unroll
     for (int e = 0; e < WIDTH; ++e) found.at[e] = from[e * strides(k)[0]];
