@@ -18,7 +18,6 @@ from .calls import (
     traced,
     transformed,
 )
-from .channels_last import operands
 from .checks import check, check_writable
 from .compiled_call import in_front_of_function
 from .elementwise import Elementwise
@@ -59,7 +58,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
 
     indices, masks = 0, 0  # the tensors, the last ones, without a gradient; how many dropouts draw
     results, kept = 1, 0  # of the function; beside these, read by the gradient
-    lays = staticmethod(operands)  # what lays the operands of a convolution in front
+    lays = staticmethod(producers.lays)  # what lays the operands of a convolution in front
     widens, finds, reduces_index = False, False, False  # float64 results; places; losses of classes
     row_dtype: "Optional[torch.dtype]" = None  # of values of rows beside elements of 16 bits
     reused = staticmethod(producers.reused)

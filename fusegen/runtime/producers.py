@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from .calls import PLAIN, have_kernel, traced, transformed
 from .channels_last import Operands
-from .channels_last import operands as operands_of
+from .channels_last import operands as where_exact
 from .holders import has_one_owner, is_under_mode, is_watched, references
 
 CALLS: "Dict[type, Any]" = {
@@ -26,6 +26,7 @@ CALLS: "Dict[type, Any]" = {
     nn.ConvTranspose3d: functional.conv_transpose3d,
 }
 FRESH = {nn.Linear, *CALLS}  # whose output is a new tensor
+lays = where_exact  # of most kernels: see `channels_last.operands`
 ALIGNED = {
     1: (-1, 1),
     2: (-1, 1, 1),
@@ -33,9 +34,7 @@ ALIGNED = {
 }  # the shape of a bias, by the dimensions of a kernel
 
 
-def without_bias(
-    layer: Any, x: torch.Tensor, operands: "Callable[..., Operands]" = operands_of
-) -> Operands:
+def without_bias(layer: Any, x: torch.Tensor, operands: "Callable[..., Operands]" = lays) -> Operands:
     """Return the output of a convolution without its bias, and the bias in a shape that broadcasts with it.
 
     A layer on the CPU, or one that is not exactly PyTorch's, adds its bias itself. In place of the bias is

@@ -47,8 +47,7 @@ ChannelThreads channel_threads(const CallOf<F>& call, int width, int64_t& count)
   const int64_t channels = size[-1] / width, rows = (out[1] + DOWN<F> - 1) / DOWN<F>;
   const int64_t columns = (out[2] + ACROSS<F> - 1) / ACROSS<F>;
   count = channels * columns * rows * out[0] * (call.rank > 4 ? size[-2] : 1);
-  ChannelThreads made{divisor(channels), divisor(columns), divisor(rows), divisor(out[0]), uint32_t(count), 0};
-  return made;
+  return {divisor(channels), divisor(columns), divisor(rows), divisor(out[0]), uint32_t(count), 0};
 }
 
 // True of windows that a thread pools, in the order of threads that share columns.
