@@ -19,7 +19,7 @@ from test_rows import made
 from torch import Tensor
 from windows_emulated import Windows, emulated_kernels
 
-THREADS = 256  # of a block
+THREADS = 128  # of a block
 CHANNELS = {"vectors": 16, "odd": 13, "unaligned": 16, "one image": 16, "no batch": 16, "few": 6}
 SIZES = {1: (38,), 2: (13, 14), 3: (9, 10, 12)}  # of a plane, by the dimensions of a window
 NAMES = sorted(

@@ -10,6 +10,8 @@
 namespace fusegen {
 namespace {
 
+constexpr int BLOCK_OF_CHANNELS = 128;  // threads
+
 // The channels of a thread: 16 bytes of elements, or half of that where sums of theirs would take too many registers.
 template <class F, typename T>
 constexpr int CHANNELS = 16 / int(std::max(sizeof(T), sizeof(PooledType<F, T>) / 2));
@@ -50,10 +52,10 @@ struct ThreadChannels {
   const CallOf<F>& call;
   const ChannelThreads& threads;
   const double* p;
-  int64_t batch, channel;
+  uint32_t batch, channel;
   Values held[F::TENSORS];
 
-  HOST_DEVICE ThreadChannels(const CallOf<F>& call, const ChannelThreads& threads, int64_t batch, int64_t channel)
+  HOST_DEVICE ThreadChannels(const CallOf<F>& call, const ChannelThreads& threads, uint32_t batch, uint32_t channel)
       : call(call), threads(threads), p(scalars<F>(call)), batch(batch), channel(channel) {
 #pragma unroll
     for (int k = 0; k < F::TENSORS; ++k)
@@ -146,24 +148,25 @@ struct ThreadChannels {
   }
 };
 
-// Blocks for which a multiprocessor has registers: two where a thread keeps several results, or reads several tensors.
+// Blocks for which a multiprocessor has registers: fewer where a thread keeps several results, or reads more tensors.
 template <class F, unsigned HELD>
-constexpr int BLOCKS = ACROSS<F> * DOWN<F> > 1 || (F::FRONT & ~HELD) > 1 ? 2 : 3;
+constexpr int BLOCKS = ACROSS<F> * DOWN<F> > 1 || (F::FRONT & ~HELD) > 1 ? 4 : F::EXACT || F::TENSORS > 2 ? 6 : 7;
 
 template <class F, typename T, int WIDTH, unsigned HELD>
-__global__ void __launch_bounds__(POOLING_THREADS, BLOCKS<F, HELD>)
+__global__ void __launch_bounds__(BLOCK_OF_CHANNELS, BLOCKS<F, HELD>)
     channels_kernel(const __grid_constant__ CallOf<F> call, const __grid_constant__ ChannelThreads threads) {
   constexpr int DISTANCE = int(F::STRIDE::width), COLUMNS = (ACROSS<F> - 1) * DISTANCE + int(F::KERNEL::width);
   using A = PooledType<F, T>;
-  uint32_t rest = blockIdx.x * POOLING_THREADS + threadIdx.x;
+  uint32_t rest = blockIdx.x * BLOCK_OF_CHANNELS + threadIdx.x;
   if (rest >= threads.count) return;
   const auto next = [&](const Divisor& by) {
     const uint32_t above = quotient(rest, by), found = rest - above * by.size;
     rest = above;
-    return int64_t(found);
+    return found;
   };
-  const int64_t channel = next(threads.channels) * WIDTH, width = next(threads.columns) * ACROSS<F>;
-  const int64_t height = next(threads.rows) * DOWN<F>, depth = next(threads.depths);
+  const uint32_t channel = next(threads.channels) * WIDTH;
+  const int width = int(next(threads.columns)) * ACROSS<F>, height = int(next(threads.rows)) * DOWN<F>;
+  const int depth = int(next(threads.depths));
   const ThreadChannels<F, T, WIDTH, HELD> of(call, threads, rest, channel);
   const Place window{depth, height, width}, begin = begin_of<F>(window);
   const Limits limits(call.size + call.rank - 3, begin), results(call.size + call.rank, window);

@@ -22,7 +22,7 @@ bool is_alike(const CallOf<F>& call, int k) {
 template <class F>
 bool lies_by_channels(const CallOf<F>& call) {
   const int channels = call.rank - 4;
-  if (channels < 0 || channels > 1 || call.size[channels] == 1) return false;
+  if (channels < 0 || channels > 1 || call.size[channels] == 1 || call.size[channels] > INT32_MAX) return false;
   bool any = false, all = true;
   for (int k = 0; k < F::TENSORS; ++k)
     if (is_front<F>(k) && !is_alike<F>(call, F::FIRST + k)) {
@@ -63,12 +63,12 @@ template <class F, typename T, int WIDTH, unsigned HELD>
 bool launch_channels(const CallOf<F>& call, unsigned vectors) {
   int64_t count;
   ChannelThreads threads = channel_threads<F>(call, WIDTH, count);
-  if (count > INT32_MAX - POOLING_THREADS) return false;
+  if (count > INT32_MAX / 2 - BLOCK_OF_CHANNELS) return false;  // of which results are twice as many along a dimension
   threads.vectors = vectors;
-  const unsigned blocks = unsigned((count + POOLING_THREADS - 1) / POOLING_THREADS);
+  const unsigned blocks = unsigned((count + BLOCK_OF_CHANNELS - 1) / BLOCK_OF_CHANNELS);
   const auto stream = static_cast<cudaStream_t>(call.stream);
   const auto kernel = channels_kernel<F, T, WIDTH, HELD>;
-  kernel<<<blocks, POOLING_THREADS, 0, stream>>>(call, threads);
+  kernel<<<blocks, BLOCK_OF_CHANNELS, 0, stream>>>(call, threads);
   return true;
 }
 
