@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from benchmarks.rows import timed
 
+LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}  # by the number of dimensions
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -78,8 +79,8 @@ def row(name: str, dtype: str, channels_last: str) -> str:
     """Return a row of the table."""
     problem = PROBLEMS[name]
     x = torch.randn(problem.shape, device="cuda", dtype=DTYPES[dtype])
-    if channels_last == "yes":
-        x = x.contiguous(memory_format=torch.channels_last)
+    if channels_last == "yes" and x.dim() in LAYOUTS:
+        x = x.contiguous(memory_format=LAYOUTS[x.dim()])
     torch.compiler.reset()
     own = function_of(name)
     several = [times(f, x) for f in (own, problem.eager, torch.compile(problem.eager, dynamic=False))]

@@ -205,7 +205,8 @@ def watched(kernels: Any, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
         "rows/group_norm": False,
         "rows/global_mean_of_silu": False,
         "batches/batch_norm": True,
-        "windows/max_pool_of_relu": False,
+        "windows/max_pool_of_relu": True,
+        "windows/global_avg_pool_of_silu": False,
     }.items(),
 )
 def test_inputs_stay_where_kernels_would_copy_outputs(
@@ -213,8 +214,25 @@ def test_inputs_stay_where_kernels_would_copy_outputs(
 ) -> None:
     kernels: Any = generated(name).KERNELS
     seen = watched(kernels, monkeypatch)
-    kernels.without_bias(nn.Conv2d(4, 8, 3).bfloat16(), torch.randn(2, 4, 9, 7).bfloat16())
+    with torch.no_grad():
+        kernels.without_bias(nn.Conv2d(4, 8, 3).bfloat16(), torch.randn(2, 4, 9, 7).bfloat16())
     assert seen[0].is_contiguous(memory_format=torch.channels_last) is expected
+
+
+def test_inputs_stay_in_front_of_gradients_of_windows(
+    monkeypatch: pytest.MonkeyPatch, extensions: None
+) -> None:
+    """Which read NCHW faster; of an input, or of any parameter of the convolution."""
+    kernels: Any = generated("windows/max_pool_of_relu").KERNELS
+    seen, x = watched(kernels, monkeypatch), torch.randn(2, 4, 9, 7).bfloat16()
+    layer = nn.Conv2d(4, 8, 3).bfloat16().requires_grad_(False)
+    for leaf in (None, x, layer.weight, layer.bias):
+        if leaf is not None:
+            leaf.requires_grad_()
+        kernels.without_bias(layer, x)
+        assert seen[-1].is_contiguous() is (leaf is not None)
+        if leaf is not None:
+            leaf.requires_grad_(False)
 
 
 @pytest.fixture

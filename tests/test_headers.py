@@ -69,7 +69,7 @@ OF_ROWS = (
     "cpu/wide_values.h", "cuda/wide_terms.cuh", "cuda/wide_total.cuh", "stable_abi_wide_losses.h",
 )  # fmt: skip
 OF_CHANNELS = ("stable_abi_channels.h", "cpu/channels.h", "cuda/channels.cuh")
-OF_WINDOWS = ("stable_abi_windows.h", "cpu/windows.h", "cuda/windows.cuh")
+OF_WINDOWS = ("stable_abi_windows.h", "cpu/windows.h", "cuda/window_layouts.cuh")
 OF_LINEAR = ("stable_abi_product.h", "stable_abi_multiplied.h", "cuda/product_behind.cuh")
 BINDINGS = (
     "stable_abi_bitmask.h", "stable_abi_transposed.h", "stable_abi_convolved.h",

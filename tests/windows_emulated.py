@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from emulated import SCALAR_TYPES, SHARED, by_dtype, call_type, run_named
+from emulated import SCALAR_TYPES, SHARED, State, by_dtype, call_type, run_named
 from torch import Tensor
 
 HEAD = '#include "cuda_emulation.h"\n#include <algorithm>\n#include <cmath>\n'
@@ -25,24 +25,33 @@ class Windows:
     kernels: Any  # what the module has
     name: str  # in the names of its functions
 
-    def forward(self, tensors: list[Tensor], params: tuple[float, ...] = ()) -> Tensor:
-        """The result for tensors of the two shapes that kernels take."""
-        return self._launched("forward", tensors, [self._made(tensors)], params)[0]
+    def forward(
+        self, tensors: list[Tensor], params: tuple[float, ...] = (), out: Tensor | None = None
+    ) -> Tensor:
+        """The result for tensors of the two shapes that kernels take, written into a given one."""
+        made = torch.empty(self._made(tensors), dtype=tensors[0].dtype) if out is None else out
+        return self._launched("forward", tensors, [made], params)[0]
+
+    def blocks(self, dtype: torch.dtype) -> int:
+        """The blocks of the last launch."""
+        return int(State.in_dll(self.library(dtype), "emulation").blocks)
 
     def backward(self, tensors: list[Tensor], params: tuple[float, ...] = ()) -> list[Tensor]:
         """The gradients of the tensors behind the first one, which is the incoming gradient."""
-        return self._launched("backward", tensors, [t.shape for t in tensors[1:]], params)
+        made = [torch.empty(t.shape, dtype=t.dtype) for t in tensors[1:]]
+        return self._launched("backward", tensors, made, params)
 
     def _made(self, tensors: list[Tensor]) -> torch.Size:
         front = next(t for k, t in enumerate(tensors) if self.kernels.is_front(k))
         return torch.Size(self.kernels.sizes(front.shape))
 
     def _launched(
-        self, function: str, tensors: list[Tensor], shapes: list[torch.Size], params: tuple[float, ...]
+        self, function: str, tensors: list[Tensor], made: list[Tensor], params: tuple[float, ...]
     ) -> list[Tensor]:
         own = tensors[function == "backward" :]
         whole = next(t for k, t in enumerate(own) if self.kernels.is_front(k))
-        made = [torch.full(shape, float("nan"), dtype=whole.dtype) for shape in shapes]
+        for each in made:
+            each.fill_(float("nan"))
         views = [*tensors, *made]
         call = call_type(len(views), self.kernels.signature.params)()
         rank = len(self.kernels.window[0])
@@ -68,7 +77,7 @@ def emulated(module: ModuleType) -> Windows:
 def emulated_kernels(kernels: Any) -> Windows:
     """The library of some kernels, of a choice of numbers."""
     text = HEAD + kernels.texts().cuda
-    [name] = re.findall(r"^FUSEGEN_KERNELS\((\w+)\)$", text, re.MULTILINE)
+    [name] = re.findall(r"^FUSEGEN_WINDOWS\((\w+)\)$", text, re.MULTILINE)
     text = SHARED.sub(r"\1* const \2 = shared<\1>();", text)
     text = LAUNCH.sub(r"emulate(\1, \2, ", text)
     return Windows(by_dtype(text), kernels, name)

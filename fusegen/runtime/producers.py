@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn import functional
 
 from .calls import PLAIN, have_kernel, traced, transformed
-from .channels_last import Convolution, Operands
-from .channels_last import operands as operands_of
+from .channels_last import Operands
+from .channels_last import operands as where_exact
 from .holders import has_one_owner, is_under_mode, is_watched, references
 
 CALLS: "Dict[type, Any]" = {
@@ -26,6 +26,7 @@ CALLS: "Dict[type, Any]" = {
     nn.ConvTranspose3d: functional.conv_transpose3d,
 }
 FRESH = {nn.Linear, *CALLS}  # whose output is a new tensor
+lays = where_exact  # of most kernels: see `channels_last.operands`
 ALIGNED = {
     1: (-1, 1),
     2: (-1, 1, 1),
@@ -33,14 +34,7 @@ ALIGNED = {
 }  # the shape of a bias, by the dimensions of a kernel
 
 
-def as_they_are(layer: Any, x: torch.Tensor, run: Convolution) -> Operands:
-    """Return the input and the weight of a convolution; see `channels_last.operands`."""
-    return x, layer._parameters["weight"]
-
-
-def without_bias(
-    layer: Any, x: torch.Tensor, operands: "Callable[..., Operands]" = operands_of
-) -> Operands:
+def without_bias(layer: Any, x: torch.Tensor, operands: "Callable[..., Operands]" = lays) -> Operands:
     """Return the output of a convolution without its bias, and the bias in a shape that broadcasts with it.
 
     A layer on the CPU, or one that is not exactly PyTorch's, adds its bias itself. In place of the bias is
@@ -67,9 +61,7 @@ def for_kernels(kernels: Any) -> "Callable[..., Operands]":
     Inputs stay as they are where the module's kernels would copy an output that is channels last: what the
     convolution gains, such a copy would cost several times.
     """
-    return lambda layer, x: without_bias(
-        layer, x, operands_of if kernels.reads_channels_last else as_they_are
-    )
+    return lambda layer, x: without_bias(layer, x, kernels.lays)
 
 
 def adds_bias_apart(x: torch.Tensor) -> bool:

@@ -8,6 +8,7 @@ import torch
 from . import row_binding, sharding, wide_values
 from .activation import Activation
 from .calls import copy_into
+from .channels_last import as_they_are, operands
 from .checks import check
 from .compiled_call import in_front
 from .indices import IGNORED, indexed
@@ -74,7 +75,7 @@ class Rows(Activation):
         is_wide = self.row_dtype and self.once_a_row  # and results are as of tensors in float32
         super().__init__(name, autocasts=not is_wide, eager=plain, **own)
         self.groups = None if groups is None else RowGroups(name, groups, *kind)
-        self.reads_channels_last = bool(count) and groups is None  # by rows whose elements may lie apart
+        self.lays = operands if count and groups is None else as_they_are  # rows whose elements lie apart
         self.are_features = self._which_are_features()
         self.has_one_row = self.over != 0 and not self.by_channel
         self.where_they_are = grouped(self, eager)

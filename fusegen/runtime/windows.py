@@ -8,13 +8,16 @@ import torch
 
 from .activation import Activation
 from .calls import is_symbolic
+from .channels_last import as_they_are, unless_recorded
 from .checks import check
 from .rows import Rows
 from .shared import called_once, listed
-from .window_numbers import of_numbers, plain, window_of
+from .window_numbers import Adaptive, of_numbers, plain, window_of
 
 EMPTY = "a dimension of the windows has no elements"
 FEW = "a tensor has too few dimensions for its windows and the channels before them"
+KERNELS = "FUSEGEN_KERNELS("  # of CUDA, behind which the launch chooses by the layout of a call
+BY_LAYOUT = '#include "cuda/window_layouts.cuh"\nFUSEGEN_WINDOWS('
 SHAPES = "the tensors in a pooling have one shape, and those behind it the shape of the result"
 
 
@@ -34,7 +37,7 @@ class Windows(Rows):
     """
 
     views, once_a_row, reduction, features, finds = None, False, "none", (), False
-    reads_channels_last = False  # windows of NCHW are pooled in less than half of the time
+    lays = staticmethod(unless_recorded)  # gradients of windows are faster in NCHW
 
     def __init__(
         self,
@@ -52,10 +55,12 @@ class Windows(Rows):
         given = dict(window=window, front=front, eager=eager, sources=sources, **own)
         self._other = functools.partial(Windows, name, **given)
         self.window = of_numbers(name, **window(*numbers)) if numbers else window_of(window)
-        if numbers:
-            defines = self.window.defines()
-            sources = dataclasses.replace(sources, cuda=defines + sources.cuda, cpu=defines + sources.cpu)
+        defines = self.window.defines() if numbers else ""
+        cuda = defines + sources.cuda.replace(KERNELS, BY_LAYOUT)
+        sources = dataclasses.replace(sources, cuda=cuda, cpu=defines + sources.cpu)
         self.rank = len(self.window[0])
+        if isinstance(self.window, Adaptive):
+            self.lays = as_they_are
         folding = functools.partial(_in_one_batch, self.rank + 2, plain(numbers), eager)
         Activation.__init__(self, name, autocasts=False, eager=folding, sources=sources, **own)
         self.of_tensors = self.run = self.of_rows = self._expanded(self.run)

@@ -64,8 +64,8 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
     """
 
     indices, masks = 0, 0  # the tensors, the last ones, without a gradient; how many dropouts draw
-    # of the function; beside these, read by the gradient; whether kernels do so without a copy
-    results, kept, reads_channels_last = 1, 0, True
+    results, kept = 1, 0  # of the function; beside these, read by the gradient
+    lays = staticmethod(producers.lays)  # what lays the operands of a convolution in front
     widens, finds, reduces_index = False, False, False  # float64 results; places; losses of classes
     row_dtype: "Optional[torch.dtype]" = None  # of values of rows beside elements of 16 bits
     reused = staticmethod(producers.reused)

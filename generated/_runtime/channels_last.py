@@ -57,6 +57,17 @@ def operands(layer: Any, x: torch.Tensor, run: Convolution) -> Operands:
     return laid(x, chosen), laid(weight, chosen) if chosen is Laid.ROUNDED else weight
 
 
+def as_they_are(layer: Any, x: torch.Tensor, run: Convolution) -> Operands:
+    """Return the input and the weight of a convolution; see `operands`."""
+    return x, layer._parameters["weight"]
+
+
+def unless_recorded(layer: Any, x: torch.Tensor, run: Convolution) -> Operands:
+    """Return the same as `operands`; where gradients are recorded, the input and the weight as they are."""
+    recorded = differentiable(x, *layer._parameters.values())
+    return as_they_are(layer, x, run) if recorded else operands(layer, x, run)
+
+
 def choice(layer: Any, x: torch.Tensor, run: Convolution) -> Laid:
     """Return how a convolution takes its operands; a compiler that traces the model decides for itself."""
     if traced() or transformed() or x.dim() not in LAYOUTS or x.dim() != len(layer.kernel_size) + 2:
