@@ -46,7 +46,7 @@ def printed(text: "RowsText", of: CompiledRows, kernels: str) -> dict[str, str]:
     shared = "\n".join(line for each in passes for line in each.shared)
     macro = f"FUSEGEN_{'BROADCASTING_' * (kernels == 'KERNELS' and len(of.spec.tensors) > 1)}{kernels}"
     own = {d: "".join(f"{line}\n" for each in passes for line in each.own[d]) for d in Device}
-    found = in_parts(shared and shared + "\n", own, text.headers, f"{macro}({of.spec.name})")
+    found = in_parts(shared and shared + "\n", own, text.headers, lambda _: f"{macro}({of.spec.name})")
     if reduces_index(of.spec):
         total = "WIDE_" * of.is_wide + "TOTAL"
         found[f"{Device.CUDA.name}_source"] += f"FUSEGEN_{total}({of.spec.name})\n"

@@ -57,12 +57,8 @@ BINDINGS = {  # the headers of the stable binding, by what a module's text has t
     '#include "cuda/thin_launch.cuh"': ("stable_abi_convolved.h",),
     "product=True": ("stable_abi_multiplied.h", "cuda/product_behind.cuh"),
 }
-# those of kernels that decide no result of a module: of layout_copy.py, and of windows of channels_last,
-# whose results have the bits of those of NCHW
-BESIDE = {
-    CONVOLUTION: ("stable_abi_transposed.h", "cuda/channels_last.cuh"),
-    WINDOWS: ("cuda/window_layouts.cuh",),
-}
+# those of kernels that decide no result of a module: of layout_copy.py
+BESIDE = {CONVOLUTION: ("stable_abi_transposed.h", "cuda/channels_last.cuh")}
 NAMES = {"stable": "stable_abi_names.h", "pybind": "pybind.h"}  # headers of every module, by binding
 PROGRAM = ("nvrtc/standard.h", "nvrtc/kernels.cuh")  # around a module that NVRTC compiles
 # headers of direct builds, as runtime/direct.py and runtime/flavour.py have them

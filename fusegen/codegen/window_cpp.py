@@ -33,7 +33,7 @@ def parts(of: CompiledWindows) -> dict[str, str]:
         shared = [*shared, NOTE, struct]
     text = "".join(f"{each}\n" for each in shared)
     texts = {device: "".join(f"{each}\n" for each in (*lines, PASSES)) for device, lines in own.items()}
-    return in_parts(text, texts, partial(_headers, of), f"FUSEGEN_KERNELS({of.spec.name})")
+    return in_parts(text, texts, partial(_headers, of), partial(_macro, of))
 
 
 def _functions(of: CompiledWindows) -> tuple[list[str], dict[Device, list[str]]]:
@@ -53,8 +53,18 @@ def _functions(of: CompiledWindows) -> tuple[list[str], dict[Device, list[str]]]
 
 def _headers(of: CompiledWindows, device: Device) -> str:
     families = headers([kernel for both in of.kernels for kernel in both[device]])
-    own = f"{device.family}/windows{device.suffix}"
+    header = "window_layouts" if _by_layout(of, device) else "windows"
+    own = f"{device.family}/{header}{device.suffix}"
     return includes.lines([own, *includes.of_families(device, families)])
+
+
+def _macro(of: CompiledWindows, device: Device) -> str:
+    return f"FUSEGEN_{'WINDOWS' if _by_layout(of, device) else 'KERNELS'}({of.spec.name})"
+
+
+def _by_layout(of: CompiledWindows, device: Device) -> bool:
+    """Return True if the launch chooses a kernel by the layout of a call."""
+    return device.launched and not of.window.pooling.is_adaptive
 
 
 def _struct(of: CompiledWindows) -> list[str]:

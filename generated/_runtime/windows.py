@@ -23,8 +23,6 @@ from .window_numbers import Adaptive, of_numbers, plain, window_of
 
 EMPTY = "a dimension of the windows has no elements"
 FEW = "a tensor has too few dimensions for its windows and the channels before them"
-KERNELS = "FUSEGEN_KERNELS("  # of CUDA, behind which the launch chooses by the layout of a call
-BY_LAYOUT = '#include "cuda/window_layouts.cuh"\nFUSEGEN_WINDOWS('
 SHAPES = "the tensors in a pooling have one shape, and those behind it the shape of the result"
 
 
@@ -62,9 +60,9 @@ class Windows(Rows):
         given = dict(window=window, front=front, eager=eager, sources=sources, **own)
         self._other = functools.partial(Windows, name, **given)
         self.window = of_numbers(name, **window(*numbers)) if numbers else window_of(window)
-        defines = self.window.defines() if numbers else ""
-        cuda = defines + sources.cuda.replace(KERNELS, BY_LAYOUT)
-        sources = dataclasses.replace(sources, cuda=cuda, cpu=defines + sources.cpu)
+        if numbers:
+            defines = self.window.defines()
+            sources = dataclasses.replace(sources, cuda=defines + sources.cuda, cpu=defines + sources.cpu)
         self.rank = len(self.window[0])
         if isinstance(self.window, Adaptive):
             self.lays = as_they_are

@@ -51,14 +51,14 @@ struct Own : Pooling<2, 2, Largest> {
 };
 """
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(conv2d_group_norm_scale_max_pool_clamp)
+FUSEGEN_WINDOWS(conv2d_group_norm_scale_max_pool_clamp)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

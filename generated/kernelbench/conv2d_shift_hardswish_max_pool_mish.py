@@ -30,7 +30,7 @@ HOST_DEVICE double conv2d_shift_hardswish_max_pool_mish_behind_gradient(double g
 }
 """
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/logistic.cuh"
 #include "cuda/mish.cuh"
@@ -68,7 +68,7 @@ struct Own : Pooling<2, 1, Largest> {
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(conv2d_shift_hardswish_max_pool_mish)
+FUSEGEN_WINDOWS(conv2d_shift_hardswish_max_pool_mish)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

@@ -34,7 +34,7 @@ HOST_DEVICE void conv2d_shift_tanh_shift_avg_pool_front_gradient(double grad, do
 }
 """
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
@@ -62,7 +62,7 @@ struct Own : Pooling<2, 2, Added> {
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(conv2d_shift_tanh_shift_avg_pool)
+FUSEGEN_WINDOWS(conv2d_shift_tanh_shift_avg_pool)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

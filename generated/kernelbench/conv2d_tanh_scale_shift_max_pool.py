@@ -47,14 +47,14 @@ struct Own : Pooling<3, 1, Largest> {
 };
 """
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 #include "cuda/hyperbolic.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(conv2d_tanh_scale_shift_max_pool)
+FUSEGEN_WINDOWS(conv2d_tanh_scale_shift_max_pool)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

@@ -27,7 +27,7 @@ from .._runtime import Rows, Windows, Sources
 __all__ = ["Conv3dMaxPoolMeanShiftSum", "ModelNew", "conv3d_max_pool_mean_shift_sum", "get_init_inputs", "get_inputs"]
 
 POOLED_CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 HOST_DEVICE double conv3d_max_pool_mean_shift_sum_pooled_front(double x, double conv_bias, double divisor) {
@@ -54,7 +54,7 @@ struct Own : Pooling<2, 1, Largest> {
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(conv3d_max_pool_mean_shift_sum_pooled)
+FUSEGEN_WINDOWS(conv3d_max_pool_mean_shift_sum_pooled)
 """
 POOLED_CPU_SOURCE = r"""
 #include "cpu/windows.h"

@@ -207,13 +207,13 @@ struct Own : Pooling<1, 0, Largest> {
 };
 """
 POOLED_CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 namespace fusegen { namespace {
 """ + POOLED_SHARED_SOURCE + r"""
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(conv3d_softmax_max_pools_pooled)
+FUSEGEN_WINDOWS(conv3d_softmax_max_pools_pooled)
 """
 POOLED_CPU_SOURCE = r"""
 #include "cpu/windows.h"
@@ -276,13 +276,13 @@ struct Own : Pooling<1, 0, Largest> {
 };
 """
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(conv3d_softmax_max_pools)
+FUSEGEN_WINDOWS(conv3d_softmax_max_pools)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

@@ -230,13 +230,13 @@ struct Own : Pooling<1, 0, Largest> {
 };
 """
 POOLED_CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 namespace fusegen { namespace {
 """ + POOLED_SHARED_SOURCE + r"""
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(conv_transpose2d_batch_norm_tanh_max_pool_group_norm_pooled)
+FUSEGEN_WINDOWS(conv_transpose2d_batch_norm_tanh_max_pool_group_norm_pooled)
 """
 POOLED_CPU_SOURCE = r"""
 #include "cpu/windows.h"

@@ -21,7 +21,7 @@ __all__ = ["ConvTranspose3dBatchNormAvgPool", "ModelNew", "conv_transpose3d_batc
     "get_inputs"]
 
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 HOST_DEVICE double conv_transpose3d_batch_norm_avg_pool_behind(double pooled, double row_length) {
@@ -48,7 +48,7 @@ struct Own : Pooling<1, 0, Added> {
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(conv_transpose3d_batch_norm_avg_pool)
+FUSEGEN_WINDOWS(conv_transpose3d_batch_norm_avg_pool)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

@@ -240,7 +240,7 @@ def conv_transpose3d_layer_norm_avg_pool_gelu_normed(
 
 
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 #include "cuda/normal.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
@@ -273,7 +273,7 @@ struct Own : Pooling<1, 0, Added> {
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(conv_transpose3d_layer_norm_avg_pool_gelu)
+FUSEGEN_WINDOWS(conv_transpose3d_layer_norm_avg_pool_gelu)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

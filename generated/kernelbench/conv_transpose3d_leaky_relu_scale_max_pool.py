@@ -52,13 +52,13 @@ struct Own : Pooling<3, 0, Largest> {
 };
 """
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(conv_transpose3d_leaky_relu_scale_max_pool)
+FUSEGEN_WINDOWS(conv_transpose3d_leaky_relu_scale_max_pool)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

@@ -35,7 +35,7 @@ HOST_DEVICE void conv_transpose3d_scale_avg_pool_shift_scale_front_gradient(doub
 }
 """
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
@@ -68,7 +68,7 @@ struct Own : Pooling<5, 0, Added> {
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(conv_transpose3d_scale_avg_pool_shift_scale)
+FUSEGEN_WINDOWS(conv_transpose3d_scale_avg_pool_shift_scale)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

@@ -20,7 +20,7 @@ from .._runtime import Windows, Sources
 __all__ = ["LinesAvgPool", "ModelNew", "get_init_inputs", "get_inputs", "lines_avg_pool"]
 
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 HOST_DEVICE double lines_avg_pool_behind(double pooled, double row_length) {
@@ -48,7 +48,7 @@ struct Own : Pooling<1, 0, Added> {
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(lines_avg_pool)
+FUSEGEN_WINDOWS(lines_avg_pool)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

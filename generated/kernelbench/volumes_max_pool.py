@@ -36,13 +36,13 @@ struct Own : Pooling<1, 0, Largest> {
 };
 """
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(volumes_max_pool)
+FUSEGEN_WINDOWS(volumes_max_pool)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

@@ -21,7 +21,7 @@ from .._runtime import Windows, Sources
 __all__ = ["AvgPool2d", "ModelNew", "avg_pool2d", "get_init_inputs", "get_inputs"]
 
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 HOST_DEVICE double avg_pool2d_behind(double pooled, double row_length) {
@@ -49,7 +49,7 @@ struct Own : Pooling<1, 0, Added> {
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(avg_pool2d)
+FUSEGEN_WINDOWS(avg_pool2d)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

@@ -32,7 +32,7 @@ HOST_DEVICE double avg_pool_of_tanh_front_gradient(double grad, double x) {
 }
 """
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 #include "cuda/hyperbolic.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
@@ -59,7 +59,7 @@ struct Own : Pooling<1, 0, Added> {
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(avg_pool_of_tanh)
+FUSEGEN_WINDOWS(avg_pool_of_tanh)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

@@ -20,7 +20,7 @@ from .._runtime import Windows, Sources
 __all__ = ["AvgPoolOfVolumes", "ModelNew", "avg_pool_of_volumes", "get_init_inputs", "get_inputs"]
 
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 HOST_DEVICE double avg_pool_of_volumes_behind(double pooled, double bias, double scale, double row_length) {
@@ -50,7 +50,7 @@ struct Own : Pooling<2, 1, Added> {
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(avg_pool_of_volumes)
+FUSEGEN_WINDOWS(avg_pool_of_volumes)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

@@ -37,13 +37,13 @@ struct Own : Pooling<1, 0, Largest> {
 };
 """
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(max_pool2d)
+FUSEGEN_WINDOWS(max_pool2d)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

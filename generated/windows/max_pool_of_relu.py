@@ -44,14 +44,14 @@ struct Own : Pooling<1, 0, Largest> {
 };
 """
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 #include "cuda/selections.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(max_pool_of_relu)
+FUSEGEN_WINDOWS(max_pool_of_relu)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

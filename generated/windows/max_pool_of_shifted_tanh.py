@@ -42,14 +42,14 @@ struct Own : Pooling<2, 1, Largest> {
 };
 """
 CUDA_SOURCE = r"""
-#include "cuda/windows.cuh"
+#include "cuda/window_layouts.cuh"
 #include "cuda/hyperbolic.cuh"
 namespace fusegen { namespace {
 """ + SHARED_SOURCE + r"""
 struct Forward : ForwardPooling<Own> {};
 struct Backward : BackwardPooling<Own> {};
 }}  // namespace fusegen
-FUSEGEN_KERNELS(max_pool_of_shifted_tanh)
+FUSEGEN_WINDOWS(max_pool_of_shifted_tanh)
 """
 CPU_SOURCE = r"""
 #include "cpu/windows.h"

@@ -34,14 +34,14 @@ def in_parts(
     shared: str,  # the C++ of both devices
     own: Mapping[Device, str],  # that of each
     headers: Callable[[Device], str],  # the lines that include those of a device
-    last: str,  # the line that defines the kernels
+    last: Callable[[Device], str],  # the line that defines its kernels
 ) -> dict[str, str]:
     """Return the C++ of a module in parts, as its template takes them."""
     found = {"shared_source": long_lines.cpp(shared), "joint": JOINT if shared else "", "convolution": ""}
     for device in Device:
         found[f"{device.name}_headers"] = headers(device) + f"{NAMESPACE}\n"
         text = long_lines.cpp(own[device])
-        found[f"{device.name}_source"] = f"{text}}}}}  // namespace fusegen\n{last}\n"
+        found[f"{device.name}_source"] = f"{text}}}}}  // namespace fusegen\n{last(device)}\n"
     return found
 
 
