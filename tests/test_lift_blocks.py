@@ -13,6 +13,7 @@ from blocks import BLOCKS, ConvNext, GatedMlp, Policy, SqueezeExcite, Style, Une
 from torch import Tensor, nn
 
 import fusegen
+from fusegen.models.lift import lifted_network
 from fusegen.models.lift.found import Found, found
 from fusegen.models.reader.row_gains import FUSED, GAINS, WRITTEN_OUT, Gain
 
@@ -190,3 +191,18 @@ def test_what_is_no_other_result() -> None:
     early = evaluated(found(Early().eval(), inputs, least_passes=1))
     assert early == [["add"], ["layer_norm", "mul"]]
     assert evaluated(found(Other().eval(), inputs, least_passes=1)) == [["add"], ["relu"]]
+
+
+def test_a_convolution_is_laid_as_the_kernels_behind_it_read_it(tmp_path: Path) -> None:
+    """On CUDA: kernels of groups copy channels_last, pointwise ones do not; each adds the bias."""
+    torch.manual_seed(0)
+    layers = nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), nn.SiLU(), nn.Conv2d(8, 8, 3), nn.Hardswish()
+    model, x = nn.Sequential(*layers).eval(), torch.randn(2, 3, 9, 9)
+    of = found(model, [x], least_passes=1, device="cuda")
+    network = lifted_network.network(of, tmp_path, tmp_path)
+    modules: dict[str, Any] = dict(network.named_modules())
+    laid = {name: each.value.lays.__name__ for name, each in modules.items() if "without_bias" in name}
+    of_groups, of_elements = (f"without_bias_of_bias_{each}" for each in ("group_norm_silu", "hardswish"))
+    assert laid == {of_groups: "as_they_are", of_elements: "operands"}
+    for each in (network, pickle.loads(pickle.dumps(network))):
+        torch.testing.assert_close(each(x), model(x), rtol=1e-5, atol=1e-5)

@@ -355,6 +355,20 @@ def test_every_gives_single_operations_a_kernel(tmp_path: Path) -> None:
     assert body(found) == ["return tanh_region(self.a(x)).sum()"]
 
 
+def test_a_convolution_in_front_of_rows_is_laid_as_their_kernels_read_it(tmp_path: Path) -> None:
+    """One in front of a group norm stays in NCHW, which its kernels would copy channels_last to."""
+    layers = "n|self.a = nn.Conv2d(n, n, 3); self.b = nn.GroupNorm(2, n); self.c = nn.Conv2d(n, n, 3)"
+    forward = "return torch.cumsum(torch.sigmoid(self.c(torch.tanh(self.b(self.a(x)) * 2))), 1)"
+    text = problem(layers, forward, inputs="torch.rand(2, 8, 9, 7)", arguments="8")
+    found = lift(tmp_path, text, least_passes=1)
+    assert [line for line in body(found) if "without_bias" in line] == [
+        "a, a_bias = bias_group_norm_mul_tanh_kernels.without_bias(self.a, x)",
+        "c, c_bias = without_bias(self.c, tanh)",
+    ]
+    name = "bias_group_norm_mul_tanh"
+    assert f"from .{name} import KERNELS as {name}_kernels\n" in found.text
+
+
 # --- the command -------------------------------------------------------------------------------------------
 
 GATE = "7_Conv2d_Norm_Gate_Softmax.py"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from fusegen.models.lift.found import Found, Inputs, found
 from fusegen.models.lift.network import POLICY, Network, attribute
 from fusegen.models.lift.network_clock import network_timing, of_network
 from fusegen.models.lift.regions import builds
-from fusegen.models.lift.regions.biases import without_bias
+from fusegen.models.lift.regions.biases import pairs_of, without_bias
 from fusegen.models.lift.regions.region_module import WithoutBias, kernel_of, put_in
 from fusegen.models.lift.regions.region_spec import RegionSpec
 from fusegen.models.lift.rule import GRADIENT, SMALL
@@ -118,13 +118,10 @@ def network(of: Found, specs: Path, modules: Path, clock: Clock | None = None) -
         raise NoRegion(Span(of.name), node=of.name, why=NO_GAIN, remedy=REMEDY)
     report = tuple(_report(of, names, [region for region, _ in calls]).lines())
     kernels = {name: kernels[name] for _, name in calls}
-    bias = attribute(without_bias.__name__, of.model)
+    readers = {pair: names.names[region.key] for region, _ in calls for pair in pairs_of(region.region)}
     for graph in of.modes.graphs:
         put_in(graph, [call for call in calls if call[0].region.result.graph is graph])
-        for node in graph.nodes:
-            if node.target is without_bias:
-                node.op, node.target = "call_module", bias
-                kernels.setdefault(bias, WithoutBias(modules))
+    kernels |= _without_biases(of, modules, readers, kernels)
     made = Network(of.model, of.modes, kernels, remarks)
     made.timings, made._regions = timings, report
     return made
@@ -144,6 +141,30 @@ def _kernels(
             kernels[paths[which]] = kernel_of(modules / f"{name}.py", region)
         calls.append((region, paths[which]))
     return kernels, calls
+
+
+def _without_biases(
+    of: Found, modules: Path, readers: Mapping[fx.Node, str], taken: Container[str]
+) -> dict[str, nn.Module]:
+    """Have modules run convolutions without their biases; return these by their attributes.
+
+    Args:
+        of: the regions of the model.
+        modules: the folder of the generated modules.
+        readers: the name of the module that reads a convolution, by its call.
+        taken: attributes of other modules.
+    """
+    made: dict[str, nn.Module] = {}
+    paths: dict[str, str] = {}
+    for node in (node for graph in of.modes.graphs for node in graph.nodes):
+        if node.target is without_bias:
+            reader = readers.get(node, "")
+            if reader not in paths:
+                wished = "_of_".join([without_bias.__name__, *[reader] * bool(reader)])
+                paths[reader] = attribute(wished, of.model, taken)
+                made[paths[reader]] = WithoutBias(modules, reader)
+            node.op, node.target = "call_module", paths[reader]
+    return made
 
 
 def _report(of: Found, names: builds.Named, kept: list[RegionSpec]) -> Report:

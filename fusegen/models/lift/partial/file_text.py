@@ -11,7 +11,7 @@ from fusegen.models.lift.fx_graph import line_of, what
 from fusegen.models.lift.load import Problem, line_span
 from fusegen.models.lift.partial.attributes import attribute
 from fusegen.models.lift.partial.call_text import required_mode
-from fusegen.models.lift.partial.forward_items import Context
+from fusegen.models.lift.partial.forward_items import Context, laid_by
 from fusegen.models.lift.partial.forward_text import CannotWrite, forward_lines
 from fusegen.models.lift.partial.module import HEAD, NoForward, module_text
 from fusegen.models.lift.partial.readable import make_readable
@@ -104,9 +104,12 @@ def _in_modes(forwards: Sequence[list[str]], required: Sequence[list[str]]) -> l
 def _imports(problem: Problem, found: Found, known: Named) -> list[str]:
     """Return the lines that import what forward calls."""
     lines = [] if problem.get_inputs.__globals__.get("torch") is torch else ["import torch"]
-    if any(node.target is without_bias for graph in found.modes.graphs for node in graph.nodes):
+    laid = laid_by(found.chosen, known.names)
+    nodes = (node for graph in found.modes.graphs for node in graph.nodes)
+    if any(node.target is without_bias and node not in laid for node in nodes):
         lines.append(WITHOUT_BIAS)
     used = {known.names[each.key]: each.region.layer for each in found.chosen}
     kernels = (f"KERNELS as {name}" if used[name] else name for name in sorted(used))
     imports = (f"from .{each.split()[-1]} import {each}" for each in kernels)
-    return ["", *lines, *imports]
+    of_rows = (f"from .{each.removesuffix('_kernels')} import KERNELS as {each}" for each in laid.values())
+    return ["", *lines, *imports, *dict.fromkeys(of_rows)]

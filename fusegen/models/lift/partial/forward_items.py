@@ -2,7 +2,7 @@
 
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import SymFloat, SymInt, fx
 from fusegen.models.lift.partial.call_text import counts
 from fusegen.models.lift.partial.row_sizes import is_broadcast
 from fusegen.models.lift.regions.aliases import writes
-from fusegen.models.lift.regions.biases import without_bias
+from fusegen.models.lift.regions.biases import pairs_of, without_bias
 from fusegen.models.lift.regions.pointwise import constant_of
 from fusegen.models.lift.regions.region_spec import RegionSpec
 from fusegen.models.reader.aten_calls import value_of
@@ -28,6 +28,17 @@ class Context:
     lines: Mapping[fx.Node, int]  # of the model's file, by node
     # the variable that a line of the model assigns to; empty where there is none
     variable: Callable[[int], str]
+
+
+def laid_by(regions: Iterable[RegionSpec], functions: Mapping[str, str]) -> dict[fx.Node, str]:
+    """Return the kernels that say how convolutions in front of reductions are laid, by their calls.
+
+    Args:
+        regions: those of a file.
+        functions: the names of their functions, by their keys.
+    """
+    reducing = (each for each in regions if each.region.reduces)
+    return {pair: f"{functions[each.key]}_kernels" for each in reducing for pair in pairs_of(each.region)}
 
 
 def is_item(node: fx.Node, of: Context) -> bool:

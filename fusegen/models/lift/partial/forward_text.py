@@ -15,7 +15,7 @@ from torch import fx
 from fusegen.models.lift.merged_modes import CALL
 from fusegen.models.lift.partial.attributes import attribute
 from fusegen.models.lift.partial.call_text import call_text, required_count, value_text, wrapped
-from fusegen.models.lift.partial.forward_items import Context, folded, is_item, reads, within
+from fusegen.models.lift.partial.forward_items import Context, folded, is_item, laid_by, reads, within
 from fusegen.models.lift.partial.readable import SIZES
 from fusegen.models.lift.partial.row_sizes import required_sizes
 from fusegen.models.lift.regions.biases import without_bias
@@ -75,6 +75,7 @@ class _Lines:
             for each in dict.fromkeys(itertools.chain(*self.reads.values()))
         }
         self.order = order
+        self.laid = laid_by(self.of.regions.values(), self.of.functions)
 
     def _statement(self, node: fx.Node) -> fx.Node:
         """Return the node whose line a node's text is in."""
@@ -119,7 +120,8 @@ class _Lines:
             named = (f"{key}={value_text(each, self.texts)}" for key, each in node.kwargs.items())
             given = [*(value_text(each, self.texts) for each in node.args), *named]
             return f"{self._path(str(node.target))}({', '.join(given)})"
-        return call_text(node, self.texts, self.of.names)
+        text, kernels = call_text(node, self.texts, self.of.names), self.laid.get(node)
+        return f"{kernels}.{text}" if kernels else text
 
     def _path(self, path: str) -> str:
         owner: Any = self.of.graph.owning_module
@@ -153,7 +155,8 @@ class _Lines:
     def _is_called(self, name: str) -> bool:
         """Return True if a name is one of a module, a class or a function."""
         known = self.of.names.get(name)
-        return name in self.of.functions.values() or callable(known) or inspect.ismodule(known)
+        ours = {*self.of.functions.values(), *self.laid.values()}
+        return name in ours or callable(known) or inspect.ismodule(known)
 
     def _wished(self, node: fx.Node) -> str:
         own = self.of.variable(self.of.lines.get(node, 0)) or node.name

@@ -1,7 +1,7 @@
 """Convolutions whose bias a region adds: on CUDA PyTorch adds it by a kernel over the whole output."""
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import torch
@@ -24,6 +24,14 @@ CONVOLUTIONS = (
 def without_bias(layer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the function of this name of the runtime, in a graph."""
     raise NotImplementedError
+
+
+def pairs_of(region: Region) -> Iterator[fx.Node]:
+    """Yield the calls of convolutions without their biases that a region reads."""
+    for node in region.inputs:
+        of = node.args[0] if node.target is operator.getitem else None
+        if isinstance(of, fx.Node) and of.target is without_bias:
+            yield of
 
 
 def split_biases(

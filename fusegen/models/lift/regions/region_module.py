@@ -192,14 +192,15 @@ def kernel_of(module: Path, of: RegionSpec) -> Kernel:
 
 
 class WithoutBias(Imported):
-    """The module of a convolution without its bias, which a region adds."""
+    """The module of a convolution without its bias, laid as the kernels that add the bias read it."""
 
-    def __init__(self, modules: Path) -> None:
-        """Import the function from the folder of the generated modules."""
-        super().__init__(modules / runtime_text.FOLDER / "producers.py", without_bias.__name__)
+    def __init__(self, modules: Path, reader: str = "") -> None:
+        """Import the kernels of a module by its name, or the function, where PyTorch adds the bias."""
+        alone = modules / runtime_text.FOLDER / "producers.py", without_bias.__name__
+        super().__init__(*((modules / f"{reader}.py", KERNELS) if reader else alone))
 
     def _run(self) -> Any:
-        return self.value
+        return getattr(self.value, without_bias.__name__, self.value)
 
 
 def fits(tensors: tuple[Any, ...]) -> bool:
