@@ -222,10 +222,11 @@ def test_inputs_stay_where_kernels_would_copy_outputs(
 def test_inputs_stay_in_front_of_gradients_of_windows(
     monkeypatch: pytest.MonkeyPatch, extensions: None
 ) -> None:
-    """Which read NCHW faster; of an input, or of any parameter of the convolution."""
+    """Which read NCHW faster; of an input, or of a parameter that the convolution has."""
     kernels: Any = generated("windows/max_pool_of_relu").KERNELS
     seen, x = watched(kernels, monkeypatch), torch.randn(2, 4, 9, 7).bfloat16()
     layer = nn.Conv2d(4, 8, 3).bfloat16().requires_grad_(False)
+    layer.register_parameter("absent", None)
     for leaf in (None, x, layer.weight, layer.bias):
         if leaf is not None:
             leaf.requires_grad_()

@@ -92,6 +92,33 @@ def test_on_cuda_a_kernel_adds_the_bias_of_a_convolution(
     torch.testing.assert_close(*grads)
 
 
+class Flat(nn.Module):
+    """A view behind a convolution."""
+
+    def __init__(self) -> None:
+        """Make its layers."""
+        super().__init__()
+        self.conv, self.pool = nn.Conv2d(4, 8, 3), nn.MaxPool2d(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the view."""
+        y: Tensor = self.pool(torch.relu(self.conv(x)))
+        return y.view(y.size(0), -1)
+
+
+def test_a_view_may_stand_behind_an_output_that_is_channels_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As kernels have it of 16 bits on a GPU without gradients."""
+    monkeypatch.setattr("fusegen.models.lift.found.adds_bias_apart", lambda _: True)
+    model, x = Flat().bfloat16(), torch.randn(2, 4, 9, 7).bfloat16()
+    network = lifted_network(model, (x,), tmp_path)
+    run: Any = network.get_submodule("without_bias")
+    monkeypatch.setitem(run.value.__globals__, "adds_bias_apart", lambda _: True)
+    with torch.no_grad():
+        torch.testing.assert_close(network(x), model(x), rtol=2e-2, atol=2e-2)
+
+
 def test_the_state_is_the_models(network: Network, model: networks.Mobile) -> None:
     theirs, ours = model.state_dict(), network.state_dict()
     assert list(ours) == list(theirs)

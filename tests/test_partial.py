@@ -123,6 +123,12 @@ PARTIAL: dict[str, tuple[str, list[str], dict[str, str]]] = {
         ["conv, conv_bias = without_bias(self.conv, x)", "return torch.softmax(bias_relu(conv, conv_bias), dim=1)"],
         {"bias_relu": "formula: relu(x + conv_bias)"},
     ),
+    "a view behind a convolution, whose output may be channels last, is a reshape": (
+        problem("n|self.conv = nn.Conv2d(n, n, 1)", "y = torch.relu(self.conv(x)) * 2; return y.view(y.size(0), -1)",
+                inputs="torch.rand(2, 8, 5, 4)", arguments="8"),
+        ["y, conv_bias = without_bias(self.conv, x)", "y = bias_relu_mul(y, conv_bias)", "return y.reshape(y.size(0), -1)"],
+        {"bias_relu_mul": "formula: relu(x + conv_bias) * 2"},
+    ),
     "a convolution whose output is read elsewhere, too, keeps it": (
         problem("n|self.conv = nn.Conv1d(n, n, 1)", "y = self.conv(x); return torch.relu(y) * 2 + y.mean()",
                 inputs="torch.rand(2, 8, 5)", arguments="8"),
@@ -234,7 +240,10 @@ def with_formulas(found: Partial, folder: Path) -> None:
     (folder / "_runtime").mkdir()
     (folder / "_runtime/__init__.py").write_text("")
     (folder / "_runtime/producers.py").write_text(
-        "def without_bias(layer, x):\n    y = layer(x)\n    return y, y.new_full((), -0.0)\n"
+        "from torch import channels_last\n\n\n"
+        "def without_bias(layer, x):\n    y = layer(x)\n"
+        "    y = y.to(memory_format=channels_last) if y.dim() == 4 else y\n"
+        "    return y, y.new_full((), -0.0)\n"
     )
     (folder / f"{found.name}.py").write_text(found.text)
 

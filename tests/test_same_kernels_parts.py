@@ -256,6 +256,9 @@ UNCALLED = {  # added to a text, and whether code may be made of it
     "one of some type": ("template <class P> constexpr bool O<S<P>> = true;", True),
     "a constant": ("template <class P, class Q> constexpr int O = P::q > 1 ? Q::q : 2;", False),
     "one that is read": ("template <class P> constexpr int O = 1; int g() { return O<int>; }", True),
+    "an instantiation": (f"{T} o(M x) {{ return x; }} template float o(float x);", True),
+    "a variable of a type": ("struct S { S() { typename M::template Held<int> o(3); } };", True),
+    "a comparison": ("template <int N, bool B = (N < 3)> struct O { int x; };", True),
     "a specialization": ("template <> float o(float x) { return x; }", True),
     "a member": ("template <class F> void S<F>::o() { f(); }", True),
     "a name that C++ looks up": ("template <class F> F* begin(F x) { return x.p; }", True),
@@ -298,6 +301,8 @@ BRANCHES = {  # of a function, and what is left of it
     "another's constant": ("if constexpr (G::OFF) f();", None),
     "a condition of values": ("if (F::OFF) f();", None),
     "a term inside another one": ("if constexpr (!(B && F::OFF && C)) f();", None),
+    "a comma": ("if constexpr (F::OFF && B, C) f();", None),
+    "a statement in front of it": ("if constexpr (a = f(); B && F::OFF) g();", None),
     "an alternative by its name": ("if constexpr (F::OFF && B or C) f();", None),
     "a chain": ("if (a) f(); else if constexpr (F::OFF) g(); else h();", "if (a) f(); else h();"),
     "the end of a chain": ("if (a) f(); else if constexpr (F::OFF) g(); h();", "if (a) f(); else ; h();"),
@@ -320,6 +325,10 @@ BOUNDS = {  # of a kernel, and what is left of them
     "(N)": "(N)",
     "(N<A, B>)": "(N<A, B>)",
     "(N<A, B>, 2)": "(N<A, B>, 2)",
+    "(N, LEAST<F, SHAPE>)": "(N)",
+    "(max(N, 128), 2)": "(max(N, 128))",
+    "(N, 2, 8)": "(N, 2, 8)",  # at most so many blocks of a cluster, or a launch fails
+    "(N, LEAST<F>, MOST)": "(N, LEAST<F>, MOST)",
 }
 
 
@@ -337,6 +346,8 @@ OF_SOME_TYPES = (  # ways in which it is true of a type
     "template <> constexpr bool OFF<int>{true};",
     "template <class P> struct S { static constexpr bool OFF = true; };",
     "FLAG(OFF);",
+    "FLAG(OFF<int>);",
+    "\n#define FLAG(NAME) template <> constexpr bool O##NAME<int> = true;\n",
     "template <class P> constexpr bool OFF = g<P>();",
 )
 

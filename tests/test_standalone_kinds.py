@@ -3,7 +3,10 @@
 from pathlib import Path
 
 import pytest
+from kernels import GENERATED
 from standalone_files import assert_readable, file_of, nvcc, strings
+
+from fusegen.codegen.standalone.known import with_headers_of_files
 
 LINES = {  # at most, of a file for float32
     # losses of classes
@@ -42,6 +45,14 @@ MORE = 45  # lines of the other dtypes
 def test_a_file_can_be_read(name: str) -> None:
     assert_readable(file_of(name, "float32"), LINES[name])
     assert "mask(" not in file_of(name, "float32") or not name.startswith("dropouts/")
+
+
+@pytest.mark.parametrize("name", ["windows/max_pool2d", "windows/adaptive_avg_pool2d"])
+def test_a_file_reads_no_loops_of_the_runtime(name: str) -> None:
+    """Whose names it has itself."""
+    module = (GENERATED / f"{name}.py").read_text(encoding="utf-8")
+    assert '#include "cuda/window' in module
+    assert '#include "cuda/window' not in with_headers_of_files(module)
 
 
 @pytest.mark.few(2)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.same_kernels.tokens import CLOSING, OPENING, closed
+from benchmarks.same_kernels.tokens import CLOSING, OPENING, closed, pasted
 
 OF_KERNEL = ("F", "::")  # in front of a constant of the kernel that a template is for
 CONSTANT, FALSE = ["static", "constexpr", "bool"], ["=", "false", ";"]
-OTHERWISE = {"||", "?", "and", "or", "not"}
+OTHERWISE = {"||", "?", "and", "or", "not", ",", ";"}
 ENDS = (";", "{", "}", "\n")  # of what stands in front of a statement of a block
 HEADS = ("if", "for", "while", "switch")
 
@@ -41,9 +41,17 @@ def _always_false(found: Sequence[str]) -> set[str]:
         places.setdefault(token, []).append(place)
     defined = {found[k + 3] for k in range(len(found) - 6) if _defines(found, k + 3)}
     of_types = {found[k + 2] for k in range(2, len(found) - 5) if _is_template(found, k + 2)}
+    of_types -= pasted(found, of_types)
+    read = _conditions(found)
     return {name for name in defined if all(_is_known(found, k) for k in places[name])} | {
-        name for name in of_types if all(_is_template(found, k) or _is_read(found, k) for k in places[name])
+        name for name in of_types if all(k in read or _is_template(found, k) for k in places[name])
     }
+
+
+def _conditions(found: Sequence[str]) -> set[int]:
+    """Return the places in conditions of `if constexpr`, where a constant is read."""
+    begins = (k + 2 for k in range(len(found) - 2) if list(found[k : k + 2]) == ["if", "constexpr"])
+    return {place for begin in begins for place in range(begin, closed(found, begin))}
 
 
 def _is_template(found: Sequence[str], place: int) -> bool:
@@ -51,12 +59,6 @@ def _is_template(found: Sequence[str], place: int) -> bool:
     before = list(found[max(place - 7, 0) : place])
     is_of_type = before[:3] == ["template", "<", "class"] and before[4:] == [">", *CONSTANT[1:]]
     return is_of_type and list(found[place + 1 : place + 4]) == FALSE
-
-
-def _is_read(found: Sequence[str], place: int) -> bool:
-    """Return True if a condition reads the constant of a type at a place."""
-    behind = list(found[place + 1 : place + 5])
-    return behind[:1] == ["<"] and behind[2:3] == [">"] and behind[3:] in ([")"], ["&&"])
 
 
 def _defines(found: Sequence[str], place: int) -> bool:

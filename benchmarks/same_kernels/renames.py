@@ -16,9 +16,9 @@ from benchmarks.same_kernels.branches import without_untaken
 from benchmarks.same_kernels.tokens import (
     CLOSING,
     OPENING,
-    WORD,
     closed,
     macros,
+    pasted,
     system_names,
     tokens,
     without_residents,
@@ -115,22 +115,12 @@ def _check_macros(found: Sequence[str], names: set[str]) -> None:
     Raises:
         Unproved: it may do so of one.
     """
-    bodies = dict(macros(found))
     making = _macros_with(found, {"#", "##"})
-    parts = {
-        part
-        for body in bodies.values()
-        for place, token in enumerate(body)
-        if token == "##"
-        for part in body[max(place - 1, 0) : place + 2]
-        if WORD.fullmatch(part)
-    }
-    pasted = {name for name in names for part in parts if name.startswith(part) or name.endswith(part)}
     calls = (
         place for place, token in enumerate(found) if token in making and found[place - 1] != "#define "
     )
     given = {token for place in calls for token in found[place + 1 : closed(found, place + 1)]}
-    if refused := sorted(pasted | names & (given | making)):
+    if refused := sorted(pasted(found, names) | names & (given | making)):
         raise Unproved(f"the preprocessor may write {', '.join(refused)} into another text")
 
 

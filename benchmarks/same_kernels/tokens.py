@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -58,6 +58,19 @@ def macros(found: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
             yield found[place + 1], list(found[place + 2 : end])
 
 
+def pasted(found: Sequence[str], names: Collection[str]) -> set[str]:
+    """Return those of some names that the preprocessor may paste together from parts."""
+    parts = {
+        part
+        for _, body in macros(found)
+        for place, token in enumerate(body)
+        if token == "##"
+        for part in body[max(place - 1, 0) : place + 2]
+        if WORD.fullmatch(part)
+    }
+    return {name for name in names for part in parts if name.startswith(part) or name.endswith(part)}
+
+
 def closed(found: Sequence[str], place: int) -> int:
     """The place behind the bracket that closes the one at a place; the place itself where none opens."""
     depth = 0
@@ -95,14 +108,15 @@ def _without_unnamed(found: Sequence[str]) -> list[str]:
 def _template(found: Sequence[str], place: int) -> tuple[str, int]:
     """The name of a template at a place, of a function, a struct or a constant, and where it ends."""
     head, depth = place + 1, 0
-    if found[place + 1 : place + 3] == ["<", ">"]:  # a specialization
+    # an instantiation, which makes code, or `typename T::template S<M>`; or a specialization
+    if found[head : head + 1] != ["<"] or found[head + 1 : head + 2] == [">"]:
         return "", place
     while head < len(found):
         depth += {"<": 1, ">": -1, ">>": -2}.get(found[head], 0)
         head += 1
         if depth <= 0:
             break
-    if found[head] == "constexpr" and found[head + 3] == "=":
+    if found[head : head + 1] == ["constexpr"] and found[head + 3 : head + 4] == ["="]:
         end = found.index(";", head)
         return ("", place) if {"{", "\n"} & {*found[head:end]} else (found[head + 2], end + 1)
     if found[head : head + 1] != ["struct"]:
@@ -147,15 +161,22 @@ def without_residents(found: Sequence[str]) -> list[str]:
     while place < len(found):
         kept.append(found[place])
         place += 1
-        if kept[-1] != BOUNDS:
-            continue
-        end = closed(found, place)
-        threads = list(found[place:end])
-        if "," in threads and "<" not in threads[: threads.index(",")]:
-            threads = [*threads[: threads.index(",")], ")"]
-        kept += threads
-        place = end
+        if kept[-1] == BOUNDS:
+            end = closed(found, place)
+            kept += _threads_alone(found[place:end])
+            place = end
     return kept
+
+
+def _threads_alone(bounds: Sequence[str]) -> list[str]:
+    """Return the bounds of a kernel without the second of two; a third one bounds clusters."""
+    commas, depth = list[int](), 0
+    for place, token in enumerate(bounds):
+        depth += (token in (*OPENING, "<")) - (token in (*CLOSING, ">"))
+        commas += [place] * (token == "," and depth == 1)
+    if len(commas) != 1 or depth != 0 or "<" in bounds[: commas[0]]:
+        return list(bounds)
+    return [*bounds[: commas[0]], ")"]
 
 
 @dataclass(frozen=True)

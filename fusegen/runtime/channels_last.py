@@ -57,7 +57,8 @@ def as_they_are(layer: Any, x: torch.Tensor, run: Convolution) -> Operands:
 
 def unless_recorded(layer: Any, x: torch.Tensor, run: Convolution) -> Operands:
     """Return the same as `operands`; where gradients are recorded, the input and the weight as they are."""
-    recorded = differentiable(x, *layer._parameters.values())
+    own = layer._parameters  # which may have others, that the convolution does not read
+    recorded = differentiable(x, own["weight"], own["bias"])
     return as_they_are(layer, x, run) if recorded else operands(layer, x, run)
 
 

@@ -14,10 +14,11 @@ OWN = (  # names of every file
 REGISTERED = re.compile(r"^\w*KERNELS = (\w+)\(", re.MULTILINE)
 CALLED = re.compile(r"\bKERNELS\.(\w+)")
 LOOPS = ("rows", "windows", "channels", "parts", "wide_values")  # headers of both devices
+LAUNCHES = ("window_layouts", "row_total", "wide_total")  # of CUDA
 INCLUDED = {  # by modules, and by files in its place: what scans join is in a header of its own
     '"cuda/scans.cuh"': '"cuda/math.cuh"\n#include "scan_phases.h"',
     '"cpu/scans.h"': '"cpu/math.h"\n#include "scan_phases.h"',
-    **{f'"cuda/{name}.cuh"': '"cuda/math.cuh"' for name in (*LOOPS, "row_total", "wide_total")},
+    **{f'"cuda/{name}.cuh"': '"cuda/math.cuh"' for name in (*LOOPS, *LAUNCHES)},
     **{f'"cpu/{name}.h"': '"cpu/math.h"' for name in LOOPS},
     **{f'"cuda/{name}.cuh"': '"cuda/exp_below.cuh"' for name in ("largest_and_terms", "wide_terms")},
 }

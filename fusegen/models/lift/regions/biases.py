@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -19,6 +20,8 @@ CONVOLUTIONS = (
     *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
     *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
 )
+ATEN: Any = torch.ops.aten
+RESHAPES = {ATEN.view.default: ATEN.reshape.default, ATEN.view_as.default: ATEN.reshape_as.default}
 
 
 def without_bias(layer: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -40,7 +43,8 @@ def split_biases(
     """Make the bias of each convolution in front of a region an addition of the region.
 
     The call of the layer becomes one of ``without_bias``, which gives the output and the bias. A region
-    that is not worth a kernel with the bias stays as it is.
+    that is not worth a kernel with the bias stays as it is. The runtime may lay an output channels last:
+    what is a view of one in NCHW is a reshape then.
     """
     for region in regions:
         room = len(region.inputs) < MOST_TENSORS and len(region.parts) < MOST_OPERATIONS
@@ -52,6 +56,16 @@ def split_biases(
                 total = _split(graph, node)
                 if view is not node:
                     hoist(view, total)
+    _reshape_outputs(graph)
+
+
+def _reshape_outputs(graph: fx.Graph) -> None:
+    """Make views of what is computed from outputs reshapes; what one is written to has no other reader."""
+    behind = set[fx.Node]()
+    for node in graph.nodes:
+        if node.target is without_bias or not behind.isdisjoint(node.all_input_nodes):
+            behind.add(node)
+            node.target = RESHAPES.get(node.target, node.target)
 
 
 def is_apart(node: fx.Node) -> bool:
@@ -73,7 +87,7 @@ def _split(graph: fx.Graph, node: fx.Node) -> fx.Node:
         pair = graph.call_function(without_bias, (of, *node.args))
         output = graph.call_function(operator.getitem, (pair, 0))
         added = graph.call_function(operator.getitem, (pair, 1))
-        total = graph.call_function(torch.ops.aten.add.Tensor, (output, added))
+        total = graph.call_function(ATEN.add.Tensor, (output, added))
     for each, value in ((pair, (whole, bias)), (output, whole), (added, bias), (total, whole)):
         each.meta["val"] = value
         each.stack_trace = node.stack_trace
