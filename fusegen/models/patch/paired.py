@@ -16,6 +16,7 @@ from torch.fx import Proxy
 
 from fusegen.models.patch.derived import Plain
 from fusegen.project.loader import imported
+from fusegen.runtime.channels_last import as_they_are
 from fusegen.runtime.holders import is_under_mode, is_watched
 
 KERNEL = "fusegen_pair"  # the attribute of a layer that holds the kernel of its pair
@@ -68,7 +69,10 @@ class Kernel:
         both = run(layer, x, None, *numbers)
         if both is not None:
             return both
-        y, bias = (self.kernels.linear_without_bias if is_product else self.kernels.without_bias)(layer, x)
+        if is_product:
+            y, bias = self.kernels.linear_without_bias(layer, x)
+        else:  # laid as eager lays it: forwards behind may take views
+            y, bias = self.kernels.without_bias(layer, x, as_they_are)
         out = self.kernels.reused(layer, y, bias)
         return self.kernels.call(y, bias, *numbers, out=out)
 
