@@ -16,7 +16,9 @@ from fusegen.compiler.zeros_at_scalars import OtherScalars
 from fusegen.core.method import Pass, Variant
 from fusegen.core.targets import Device
 from fusegen.core.term import Name, Program, call
-from fusegen.evidence.certify import certificate_text, known_exceptions, tried_inputs
+from fusegen.evidence.certify import certificate_state, certificate_text, known_exceptions, tried_inputs
+from fusegen.evidence.certify.certificate import Certificate
+from fusegen.language.library import load
 from fusegen.project.build import compiled_file
 from fusegen.project.spec_warnings import contract_warnings
 
@@ -130,6 +132,7 @@ def test_only_what_rounds_is_rounded_first() -> None:
 # --- certificates -----------------------------------------------------------------------------------------
 
 HALVED = "formula: x / 2\ndtypes: [float32, float16]\n"
+MODULE = "generated/halved.py"
 CERTIFICATE = "generated/halved.certificate.txt"
 TOLD = (
     "halved: its certificate names broken promises, on the CPU in float16: {}; see "
@@ -171,10 +174,24 @@ def test_a_certificate_of_another_kernel_or_an_edited_one_tells_build_nothing(ha
     assert halved.run("build").stderr == nothing
 
 
+def test_the_certificate_of_the_kernel_that_breaks_a_promise_is_named(
+    halved: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a module with a kernel in front, each kernel has a certificate."""
+    [(broken, states)] = certificate_state.of_kernels(Path(MODULE), load(Path("specs/halved.yaml")))
+    halved.spec("gate", "dtypes: [float16]\nlayers:\n  - shares: {formula: x / 2}\nformula: tanh(x)\n")
+    spec = load(Path("specs/gate.yaml"))
+    kernels = [(broken, states), (Certificate(), dict[str, str]())]
+    for order, file in ((kernels, "gate.shares.certificate.txt"), (kernels[::-1], "gate.certificate.txt")):
+        monkeypatch.setattr(certificate_state, "of_kernels", lambda *_, found=order: found)
+        assert {each.path.name for each in known_exceptions.of_module(Path("gate.py"), spec)} == {file}
+
+
 def test_of_several_modules_only_their_number_is_told(
     halved: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(known_exceptions, "MOST", 0)
     assert halved.run("build").stderr == (
-        "1 modules have certificates that name broken promises: 'python -m fusegen list' shows them\n"
+        "1 modules have certificates that name broken promises, which their specs do not accept; "
+        "'python -m fusegen list' shows them\n"
     )
