@@ -1,5 +1,6 @@
 """Warnings of formulas that `certify` breaks: at other scalars, in shares, and by certificates."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from conftest import Workshop
 from elements import Elements, Formula
 
 from fusegen.algebra import mends
+from fusegen.compiler import zeros_at_scalars
 from fusegen.compiler.misrounded import misrounded
 from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.special_trial import Trial
@@ -52,6 +54,24 @@ def test_zeros_at_other_scalars_are_found(workshop: Workshop) -> None:
     assert all(abs(zero - a) <= 2.0**-10 * abs(a) for a, zeros in by_scalar.items() for zero in zeros)
     for body in (TANH, ONE + "params: {a: 0.7}\nformula: where(x < a, -1, 1) * exp(x)\n"):
         assert not [*elsewhere(of(workshop, body)).zeros(Pass.FORWARD)]
+
+
+def test_zeros_of_ordinary_sizes_are_found_beside_waves(workshop: Workshop) -> None:
+    """A sine has more zeros than are looked at."""
+    found = elsewhere(of(workshop, ONE + "params: {a: 0.7}\nformula: where(x > 0, sin(x), exp(x) - a)\n"))
+    [zeros] = [zeros for scalars, zeros in found.zeros(Pass.FORWARD) if scalars["a"] == 0.5]
+    assert any(abs(zero + math.log(2)) < 2.0**-10 for zero in zeros.tolist())
+
+
+def test_a_large_formula_is_tried_at_fewer_scalars(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = elsewhere(of(workshop, ONE + "params: {a: 0.7}\nformula: x * exp(x) - a * exp(x)\n"))
+    every = [scalars["a"] for scalars, _ in found.zeros(Pass.FORWARD)]
+    monkeypatch.setattr(zeros_at_scalars, "WORK", 32)
+    some = [scalars["a"] for scalars, _ in found.zeros(Pass.FORWARD)]
+    assert 0 < len(some) < len(every) / 2
+    assert set(some) < set(every)
 
 
 @pytest.mark.full
