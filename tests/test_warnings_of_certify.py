@@ -1,5 +1,6 @@
 """Warnings of formulas that `certify` breaks: at other scalars, in shares, and by certificates."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from conftest import Workshop
 from elements import Elements, Formula
 
 from fusegen.algebra import mends
+from fusegen.compiler import zeros_at_scalars
 from fusegen.compiler.misrounded import misrounded
 from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.special_trial import Trial
@@ -16,7 +18,9 @@ from fusegen.compiler.zeros_at_scalars import OtherScalars
 from fusegen.core.method import Pass, Variant
 from fusegen.core.targets import Device
 from fusegen.core.term import Name, Program, call
-from fusegen.evidence.certify import certificate_text, known_exceptions, tried_inputs
+from fusegen.evidence.certify import certificate_state, certificate_text, known_exceptions, tried_inputs
+from fusegen.evidence.certify.certificate import Certificate
+from fusegen.language.library import load
 from fusegen.project.build import compiled_file
 from fusegen.project.spec_warnings import contract_warnings
 
@@ -50,6 +54,24 @@ def test_zeros_at_other_scalars_are_found(workshop: Workshop) -> None:
     assert all(abs(zero - a) <= 2.0**-10 * abs(a) for a, zeros in by_scalar.items() for zero in zeros)
     for body in (TANH, ONE + "params: {a: 0.7}\nformula: where(x < a, -1, 1) * exp(x)\n"):
         assert not [*elsewhere(of(workshop, body)).zeros(Pass.FORWARD)]
+
+
+def test_zeros_of_ordinary_sizes_are_found_beside_waves(workshop: Workshop) -> None:
+    """A sine has more zeros than are looked at."""
+    found = elsewhere(of(workshop, ONE + "params: {a: 0.7}\nformula: where(x > 0, sin(x), exp(x) - a)\n"))
+    [zeros] = [zeros for scalars, zeros in found.zeros(Pass.FORWARD) if scalars["a"] == 0.5]
+    assert any(abs(zero + math.log(2)) < 2.0**-10 for zero in zeros.tolist())
+
+
+def test_a_large_formula_is_tried_at_fewer_scalars(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = elsewhere(of(workshop, ONE + "params: {a: 0.7}\nformula: x * exp(x) - a * exp(x)\n"))
+    every = [scalars["a"] for scalars, _ in found.zeros(Pass.FORWARD)]
+    monkeypatch.setattr(zeros_at_scalars, "WORK", 32)
+    some = [scalars["a"] for scalars, _ in found.zeros(Pass.FORWARD)]
+    assert 0 < len(some) < len(every) / 2
+    assert set(some) < set(every)
 
 
 @pytest.mark.full
@@ -130,6 +152,7 @@ def test_only_what_rounds_is_rounded_first() -> None:
 # --- certificates -----------------------------------------------------------------------------------------
 
 HALVED = "formula: x / 2\ndtypes: [float32, float16]\n"
+MODULE = "generated/halved.py"
 CERTIFICATE = "generated/halved.certificate.txt"
 TOLD = (
     "halved: its certificate names broken promises, on the CPU in float16: {}; see "
@@ -171,10 +194,24 @@ def test_a_certificate_of_another_kernel_or_an_edited_one_tells_build_nothing(ha
     assert halved.run("build").stderr == nothing
 
 
+def test_the_certificate_of_the_kernel_that_breaks_a_promise_is_named(
+    halved: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a module with a kernel in front, each kernel has a certificate."""
+    [(broken, states)] = certificate_state.of_kernels(Path(MODULE), load(Path("specs/halved.yaml")))
+    halved.spec("gate", "dtypes: [float16]\nlayers:\n  - shares: {formula: x / 2}\nformula: tanh(x)\n")
+    spec = load(Path("specs/gate.yaml"))
+    kernels = [(broken, states), (Certificate(), dict[str, str]())]
+    for order, file in ((kernels, "gate.shares.certificate.txt"), (kernels[::-1], "gate.certificate.txt")):
+        monkeypatch.setattr(certificate_state, "of_kernels", lambda *_, found=order: found)
+        assert {each.path.name for each in known_exceptions.of_module(Path("gate.py"), spec)} == {file}
+
+
 def test_of_several_modules_only_their_number_is_told(
     halved: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(known_exceptions, "MOST", 0)
     assert halved.run("build").stderr == (
-        "1 modules have certificates that name broken promises: 'python -m fusegen list' shows them\n"
+        "1 modules have certificates that name broken promises, which their specs do not accept; "
+        "'python -m fusegen list' shows them\n"
     )

@@ -4,12 +4,12 @@ A certificate counts if it is one of the kernels that were built. Estimates miss
 measured once is told until the spec accepts it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fusegen.core.spec import ACCEPTED, Spec
-from fusegen.evidence.certify import certificate_state
+from fusegen.evidence.certify import certificate_state, module_kernels
 from fusegen.evidence.certify.certificate import path_of
 from fusegen.language import library
 from fusegen.project.modules import Built
@@ -20,28 +20,47 @@ SENTENCE = (
     "{name}: its certificate names broken promises, on {device} in {dtype}: {first}{more}; see {path}, or "
     "give the reason why it is right with 'accept: {{{key}: ...}}'"
 )
-SEVERAL = "{count} modules have certificates that name broken promises: 'python -m fusegen list' shows them"
+SEVERAL = (
+    "{count} modules{beside} have certificates that name broken promises, which their specs do not accept; "
+    "'python -m fusegen list' shows them"
+)
+BESIDE = " beside those above"
 MOST = 4  # modules that are told one by one
 DEVICES = {"cpu": "the CPU", "cuda": "CUDA"}
 
 
 @dataclass(frozen=True)
-class Exceptions:
-    """The broken promises of the kernels of a module, in the order of its certificates."""
+class Broken:
+    """A broken promise."""
 
-    path: Path  # of the last certificate
-    found: tuple[tuple[str, str, str], ...]  # of each the device, the dtype and the sentence
+    path: Path  # of the certificate that names it
+    # device, dtype: of the results
+    device: str
+    dtype: str
+    words: str  # of the certificate
 
-    def sentence(self, spec: Spec) -> str | None:
-        """Return what is said of those that a spec does not accept; None where it accepts all."""
-        accepted = {key for key, _ in spec.accept}
-        left = [each for each in self.found if key_of(each[2]) not in accepted]
-        if not left:
-            return None
-        device, dtype, first = left[0]
-        more = f" and {len(left) - 1} more" if left[1:] else ""
-        words = {"name": spec.name, "device": DEVICES[device], "dtype": dtype, "key": key_of(first)}
-        return SENTENCE.format(first=first, more=more, path=self.path.as_posix(), **words)
+    @property
+    def key(self) -> str:
+        """The key of `accept` for it."""
+        return GRADIENT if "gradient" in self.words else VALUE
+
+
+def sentence(spec: Spec, found: Sequence[Broken]) -> str | None:
+    """Return what is said of those that a spec does not accept; None where it accepts all."""
+    accepted = {key for key, _ in spec.accept}
+    left = [each for each in found if each.key not in accepted]
+    if not left:
+        return None
+    first = left[0]
+    return SENTENCE.format(
+        name=spec.name,
+        device=DEVICES[first.device],
+        dtype=first.dtype,
+        first=first.words,
+        more=f" and {len(left) - 1} more" if left[1:] else "",
+        path=first.path.as_posix(),
+        key=first.key,
+    )
 
 
 def told(built: Mapping[Path, Built], specs: Mapping[Path, Path]) -> Iterator[str]:
@@ -54,31 +73,29 @@ def told(built: Mapping[Path, Built], specs: Mapping[Path, Path]) -> Iterator[st
     known: list[str] = []
     for module, one in built.items():
         spec = library.load(specs[module]) if _may_have_exceptions(module) else None
-        found = of_module(module, spec) if spec else None
-        keys = {key_of(sentence) for *_, sentence in found.found} if found else set()
-        needed = {sentence for key, sentence in one.unneeded.items() if key in keys}
+        found = of_module(module, spec) if spec else ()
+        keys = {each.key for each in found}
+        needed = {unneeded for key, unneeded in one.unneeded.items() if key in keys}
         yield from (remark for remark in one.remarks if remark not in needed)
-        if spec and found and not one.warned and (sentence := found.sentence(spec)):
-            known.append(sentence)
-    yield from known if len(known) <= MOST else [SEVERAL.format(count=len(known))]
+        if spec and not one.warned and (said := sentence(spec, found)):
+            known.append(said)
+    beside = BESIDE if any(one.warned for one in built.values()) else ""
+    yield from known if len(known) <= MOST else [SEVERAL.format(count=len(known), beside=beside)]
 
 
-def of_module(module: Path, spec: Spec) -> Exceptions:
-    """Return the exceptions that the certificates of a module name, of the kernels that it has."""
-    found = [
-        (device, one.dtype, sentence)
-        for certificate, states in certificate_state.of_kernels(module, spec)
+def of_module(module: Path, spec: Spec) -> tuple[Broken, ...]:
+    """Return what the certificates of the kernels of a module name, in the order of these."""
+    titles = module_kernels.titles(spec)
+    return tuple(
+        Broken(path_of(module, title), device, one.dtype, words)
+        for title, (certificate, states) in zip(
+            titles, certificate_state.of_kernels(module, spec), strict=True
+        )
         for device, state in states.items()
         if state not in (*certificate_state.SENTENCES, "ok")
         for one in certificate.parts[device].evidence
-        for sentence in one.broken
-    ]
-    return Exceptions(path_of(module), tuple(found))
-
-
-def key_of(sentence: str) -> str:
-    """Return the key of `accept` for a broken promise."""
-    return GRADIENT if "gradient" in sentence else VALUE
+        for words in one.broken
+    )
 
 
 def _may_have_exceptions(module: Path) -> bool:
