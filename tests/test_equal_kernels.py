@@ -187,7 +187,8 @@ def test_no_header_has_a_word_that_a_module_may_define() -> None:
         for line in runtime_text.header(name).splitlines()
         for word in own.findall(re.sub(r'//.*|"[^"]*"', "", line))
     }
-    assert words == {"run_transposed", "run_multiplied", "run_apart"}  # `run` cannot be a name
+    known = {"run_transposed", "run_multiplied", "run_apart", "store_apart"}
+    assert words == known  # neither `run` nor `store` can be a name
 
 
 @pytest.mark.few(1)

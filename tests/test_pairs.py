@@ -107,6 +107,16 @@ def test_a_convolution_and_its_activation_are_one_kernel(
     torch.testing.assert_close(compiled(x).detach(), expected[0], **CLOSE)
 
 
+def test_results_are_laid_as_eager_lays_them(model: nn.Sequential, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 16 bits convolutions of modules run channels last, of which a forward behind has no view."""
+    add_bias_apart(model, monkeypatch)
+    part, x = model[:2].bfloat16(), image().bfloat16()
+    kernel = vars(part[0])[KERNEL]
+    with torch.no_grad():
+        y = kernel(part[0], part[1], x)
+    assert y.view(len(y), -1).shape == (len(y), y[0].numel())
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("strict", [False, True])
 def test_an_exported_program_has_the_kernels(strict: bool, model: nn.Sequential) -> None:

@@ -67,8 +67,9 @@ def for_kernels(kernels: Any) -> "Callable[..., Operands]":
 
     Inputs stay as they are where the module's kernels would copy an output that is channels last: what the
     convolution gains, such a copy would cost several times. So they do where its gradients would be slower.
+    What patches a model, which reads results as eager lays them, chooses itself.
     """
-    return lambda layer, x: without_bias(layer, x, kernels.lays)
+    return lambda layer, x, lays=None: without_bias(layer, x, lays or kernels.lays)
 
 
 def adds_bias_apart(x: torch.Tensor) -> bool:

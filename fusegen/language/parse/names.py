@@ -26,7 +26,7 @@ _CPP = (
 _MACROS = "assert errno linux stderr stdin stdout unix".split()  # words a C++ preprocessor may replace
 _MODULE = (  # words the generated module uses itself
     "are_transforms_active bool call dim eager eager_gradient forward_ad get_init_inputs get_inputs grad "
-    f"inplace int is_dynamo_compiling is_tracing nn out output pull result run self str super torch "
+    f"inplace int is_dynamo_compiling is_tracing nn out output pull result run self store str super torch "
     f"unsqueeze {LENGTH} {SHARE}"
 ).split()
 _BUILTINS = (  # functions of Python that the module calls, where a spec's name would be another
