@@ -27,10 +27,7 @@ from fusegen.numerics.roundoff.graph import FLOAT
 
 OCTAVES, OF_EACH = (-30, 40), 8  # exponents of the inputs that are tried, and how many there are of each
 FINER, MOST = 512, 8  # inputs between two of these, and zeros that are looked at
-AWAY, STEEP = (
-    16,
-    2.0**-3,
-)  # of a result so many inputs away, the difference of two: more is a jump and no zero
+AWAY, STEEP = 16, 2.0**-3  # of results so many inputs apart: what differs by more is a jump, no zero
 WIDTH, NEAR = 2.0**-7, 256  # of the surroundings of a zero, as of a box of `certify`, and points there
 ALIKE, FEW = 1.02, 0.05  # errors that differ by no more are the same, but at so small a part of the points
 WORK = 2**13  # operations of a pass, times the combinations of scalars at which a large formula is tried
