@@ -113,8 +113,9 @@ def test_a_view_may_stand_behind_an_output_that_is_channels_last(
     monkeypatch.setattr("fusegen.models.lift.found.adds_bias_apart", lambda _: True)
     model, x = Flat().bfloat16(), torch.randn(2, 4, 9, 7).bfloat16()
     network = lifted_network(model, (x,), tmp_path)
-    run: Any = network.get_submodule("without_bias")
-    monkeypatch.setitem(run.value.__globals__, "adds_bias_apart", lambda _: True)
+    modules: list[tuple[str, Any]] = [*network.named_modules()]
+    [run] = [each for name, each in modules if name.startswith("without_bias")]
+    monkeypatch.setitem(run.run.__globals__, "adds_bias_apart", lambda _: True)
     with torch.no_grad():
         torch.testing.assert_close(network(x), model(x), rtol=2e-2, atol=2e-2)
 

@@ -250,12 +250,17 @@ def with_formulas(found: Partial, folder: Path) -> None:
 
 PRELUDE = """\
 import torch
+from ._runtime.producers import without_bias
 from torch import tanh, relu, exp, sigmoid, clamp_min
 from torch.nn.functional import elu, gelu, leaky_relu
 
 
 def softmax(x):
     return torch.softmax(x, 1)
+
+
+class KERNELS:
+    without_bias = staticmethod(without_bias)
 """
 
 
