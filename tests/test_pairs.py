@@ -110,10 +110,10 @@ def test_a_convolution_and_its_activation_are_one_kernel(
 def test_results_are_laid_as_eager_lays_them(model: nn.Sequential, monkeypatch: pytest.MonkeyPatch) -> None:
     """In 16 bits convolutions of modules run channels last, of which a forward behind has no view."""
     add_bias_apart(model, monkeypatch)
-    part, x = model[:2].bfloat16(), image().bfloat16()
-    kernel = vars(part[0])[KERNEL]
+    layers: list[Any] = [*model.bfloat16()]
+    x = image().bfloat16()
     with torch.no_grad():
-        y = kernel(part[0], part[1], x)
+        y = vars(layers[0])[KERNEL](layers[0], layers[1], x)
     assert y.view(len(y), -1).shape == (len(y), y[0].numel())
 
 
