@@ -234,8 +234,9 @@ def with_formulas(found: Partial, folder: Path) -> None:
     for each in found.found.chosen:
         name = found.specs.names[each.key]
         taken = ", ".join([*each.inputs, *each.params.values()])
+        laid = LAID * (f"{name}_kernels." in found.text)
         (folder / f"{name}.py").write_text(
-            f"{PRELUDE}\n\ndef {name}({taken}):\n{python(each.formula, each.inputs[0])}\n"
+            f"{PRELUDE}{laid}\n\ndef {name}({taken}):\n{python(each.formula, each.inputs[0])}\n"
         )
     (folder / "_runtime").mkdir()
     (folder / "_runtime/__init__.py").write_text("")
@@ -250,13 +251,15 @@ def with_formulas(found: Partial, folder: Path) -> None:
 
 PRELUDE = """\
 import torch
-from ._runtime.producers import without_bias
 from torch import tanh, relu, exp, sigmoid, clamp_min
 from torch.nn.functional import elu, gelu, leaky_relu
 
 
 def softmax(x):
     return torch.softmax(x, 1)
+"""
+LAID = """
+from ._runtime.producers import without_bias
 
 
 class KERNELS:
