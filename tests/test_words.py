@@ -69,7 +69,7 @@ FORMS = {
     "softplus(x) * (y * sigmoid(y))": (
         "mul(narrow(x_sigmoid(mul(softplus(prescaled(x)), y), words(y, 0.0))), unscale(x))"
     ),
-    # which is two words where it is added
+    # its product, which stays double-word where it is added
     "x * exp(x) + y": "add(mul(mul(x, exp<DOUBLE_WORD>(prescaled(x))), unscale(x)), y)",
     "y - x * exp(x)": "sub(y, mul(mul(x, exp<DOUBLE_WORD>(prescaled(x))), unscale(x)))",
     "exp(x) / y": "mul(div(narrow(exp<DOUBLE_WORD>(prescaled(x))), y), unscale(x))",

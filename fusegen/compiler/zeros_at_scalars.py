@@ -1,8 +1,9 @@
 """Zeros of a function of one tensor that it has at other scalars, where what was rounded before cancels.
 
-At its defaults a gradient may have none, so that neither a choice of words nor an estimate sees one. The
-values that `certify` tries are tried here: between sampled inputs of either sign of the result a zero is
-found in double, and around it the errors of IEEE arithmetic are compared with those of eager's operations.
+At its defaults a gradient may have no zero, so that neither the choice of single or double words nor an
+estimate finds one. The values that `certify` tries are tried here: between sampled inputs whose results
+have different signs a zero is found in double. Around it the errors of the kernel in IEEE arithmetic are
+compared with those of eager's operations.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +32,7 @@ AWAY, STEEP = 16, 2.0**-3  # of results so many inputs apart: what differs by mo
 WIDTH, NEAR = 2.0**-7, 256  # of the surroundings of a zero, as of a box of `certify`, and points there
 ALIKE, FEW = 1.02, 0.05  # errors that differ by no more are the same, but at so small a part of the points
 WORK = 2**13  # operations of a pass, times the combinations of scalars at which a large formula is tried
-BETTER = 0.75  # of eager's median error, what is so far below that chance seldom makes twice as much of it
+BETTER = 0.75  # of eager's median error: what is below it is seldom twice eager's in a box by chance
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The broken promises that certificates name, as `build` tells them.
 
-A certificate counts if it is one of the kernels that were built. Estimates miss single results; what was
-measured once is told until the spec accepts it.
+A certificate counts if it is one of the kernels that were built. Estimates miss single results that a
+certificate has measured; `build` names these until the spec accepts them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ SEVERAL = (
     "'python -m fusegen list' shows them"
 )
 BESIDE = " beside those above"
-MOST = 4  # modules that are told one by one
+MOST = 4  # modules that have a sentence each
 DEVICES = {"cpu": "the CPU", "cuda": "CUDA"}
 
 
