@@ -21,16 +21,16 @@ from .thin_operator import on_gpu
 Factors = Tuple[torch.Tensor, torch.Tensor, Optional[torch.Tensor]]
 
 
-def for_kernels(kernels: Any) -> "Tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Tuple[Any, Any]]]":
+def for_kernels(kernels: Any) -> "Tuple[Callable[[Any, Any], Any], Callable[..., Tuple[Any, Any]]]":
     """Return a module's `linear`, which knows its policy under torch.compile, and `linear_without_bias`.
 
     The latter is `without_bias` of a convolution that may be one of single pixels.
     """
 
-    def without_bias(layer: Any, x: Any) -> "Tuple[Any, Any]":
+    def without_bias(layer: Any, x: Any, lays: Any = None) -> "Tuple[Any, Any]":
         given = None if is_compiling() else factors(layer, x)
         if given is None:
-            found: "Tuple[Any, Any]" = kernels.without_bias(layer, x)
+            found: "Tuple[Any, Any]" = kernels.without_bias(layer, x, lays)
             return found
         rows, weight, bias = given
         y = shaped(layer, computed((rows, weight, None)), x)

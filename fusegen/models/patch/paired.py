@@ -69,10 +69,8 @@ class Kernel:
         both = run(layer, x, None, *numbers)
         if both is not None:
             return both
-        if is_product:
-            y, bias = self.kernels.linear_without_bias(layer, x)
-        else:  # laid as eager lays it: forwards behind may take views
-            y, bias = self.kernels.without_bias(layer, x, as_they_are)
+        split = self.kernels.linear_without_bias if is_product else self.kernels.without_bias
+        y, bias = split(layer, x, as_they_are)  # as eager lays it: forwards behind may take views
         out = self.kernels.reused(layer, y, bias)
         return self.kernels.call(y, bias, *numbers, out=out)
 

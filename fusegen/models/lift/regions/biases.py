@@ -60,7 +60,10 @@ def split_biases(
 
 
 def _reshape_outputs(graph: fx.Graph) -> None:
-    """Make views of what is computed from outputs reshapes; what one is written to has no other reader."""
+    """Make views of outputs, and of what is computed from them, reshapes.
+
+    Lifting refuses writes to a view whose memory is read elsewhere, so that a copy in its place is right.
+    """
     behind = set[fx.Node]()
     for node in graph.nodes:
         if node.target is without_bias or not behind.isdisjoint(node.all_input_nodes):
