@@ -117,17 +117,6 @@ def test_results_are_laid_as_eager_lays_them(model: nn.Sequential, monkeypatch: 
     assert y.is_contiguous()
 
 
-def test_results_of_convolutions_of_single_pixels_are_laid_as_eager_lays_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = nn.Sequential(nn.Conv2d(32, 8, 1), nn.Hardswish())
-    fusegen.patch(model, folder=tmp_path)
-    add_bias_apart(model, monkeypatch)
-    x = torch.randn(2, 32, 5, 7).bfloat16()
-    with torch.no_grad():
-        assert model.bfloat16()(x).is_contiguous()
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("strict", [False, True])
 def test_an_exported_program_has_the_kernels(strict: bool, model: nn.Sequential) -> None:

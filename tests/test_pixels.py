@@ -20,6 +20,7 @@ from fusegen.compiler.pipeline import Compiled
 from fusegen.evidence.explain.attributes import in_front
 from fusegen.project.build import compiled_file
 from fusegen.runtime import linear, linear_operator
+from fusegen.runtime.channels_last import as_they_are
 
 CHANNELS = 32
 SPEC = """\
@@ -271,6 +272,23 @@ def test_the_bias_is_added_by_the_kernel_behind(module: Any, monkeypatch: pytest
     assert [bias for _, _, bias in calls] == [None]
     y, bias = module.KERNELS.linear_without_bias(nn.Conv2d(32, 8, 1, bias=False), x)
     assert torch.equal(bias, torch.tensor(-0.0))
+
+
+def test_a_patched_pair_says_how_a_convolution_of_single_pixels_is_laid(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it is no product of matrices, as on the CPU."""
+    given: list[Any] = []
+
+    def noted(*arguments: Any) -> Any:
+        given.append(arguments[2:])
+        return None, None
+
+    monkeypatch.setattr(module.KERNELS, "without_bias", noted)
+    layer, x = nn.Conv2d(32, 8, 1), image(3, 4)
+    module.KERNELS.linear_without_bias(layer, x, as_they_are)
+    module.KERNELS.linear_without_bias(layer, x)
+    assert given == [(as_they_are,), (None,)]
 
 
 OPERANDS: dict[str, tuple[Callable[[], Tensor], bool]] = {
