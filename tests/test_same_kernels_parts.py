@@ -154,6 +154,24 @@ def test_names_and_lines_of_ptx_do_not_count(old: str, new: str) -> None:
     assert list(one) == ["_ZN3runEPf"]
 
 
+def test_last_parameters_that_nothing_reads_do_not_count() -> None:
+    one = "_ZN43_GLOBAL__N__0123abcd_10_kernels_cu_0123abcd3runEPf_param_0"
+    first, last = f"\t.param .u64 {one}\n", f",\n\t.param .align 1 .b8 {one[:-1]}1[1]\n"
+    longer = PTX.replace(first, first.rstrip("\n") + last)
+    assert longer != PTX
+    assert ptx.differing(ptx.kernels(PTX), ptx.kernels(longer)) == 0
+    read = longer.replace("ret;\n}\n", f"ld.param.u8 %r1, [{one[:-1]}1];\n\tret;\n}}\n")
+    assert ptx.differing(ptx.kernels(PTX), ptx.kernels(read)) == 1
+    before = PTX.replace(first, f"\t.param .u32 {one[:-1]}1,\n{first}")
+    assert ptx.differing(ptx.kernels(PTX), ptx.kernels(before)) == 1
+
+
+def test_the_places_of_assertions_do_not_count() -> None:
+    text = "int a;\n  assert(a >= 0);\n#define M \\\n  assert(x)\n"
+    made = ptx.numbered_alike(text)
+    assert made == 'int a;\n#line 1 "kernels.cu"\n  assert(a >= 0);\n#define M \\\n  assert(x)\n'
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [("128, 63", "129, 63"), ("[coefficients]", "[coefficients+4]"), ("$L__BB1_2;", "$L__BB1_3;")],

@@ -28,6 +28,8 @@ ITEMS = re.compile(r"^(?=\.(?:visible|weak|extern|common|entry|func|global|const
 NAMES = re.compile(  # of a kernel, a function or a variable
     r"\.entry\s+([\w$]+)|\.func\s*(?:\([^)]*\))?\s*([\w$]+)|^[^(=;\[]*?([\w$]+)\s*[\[=;]"
 )
+ASSERTION = re.compile(r"(?<!\\\n)^(?=.*\bassert\()", re.MULTILINE)  # but for those of macros
+LAST_PARAMETER = re.compile(r",?\s*\.param\s[^,()]*?([\w$]+)(?:\[\d+\])?(?=\s*\))")  # of a kernel
 LOCAL = re.compile(r"(?!\.extern)[^(\n]*\.(?:entry|func)\b")  # what has its text here, under any name
 WORD = re.compile(r"(?<![\w$.%])[A-Za-z_$][\w$]*")
 Kernels = dict[str, str]  # digests by the name of the kernel
@@ -39,7 +41,7 @@ def compiled(recipe: Recipe) -> Kernels:
     Raises:
         RuntimeError: there is no nvcc, or it fails.
     """
-    text = "\n".join(recipe["cuda_sources"])
+    text = numbered_alike("\n".join(recipe["cuda_sources"]))
     flags = [*_own_flags(), *recipe["extra_cuda_cflags"], *FLAGS]
     flags = [flag for flag in flags if not flag.startswith("-gencode")]
     folder = build_folder()
@@ -55,6 +57,11 @@ def compiled(recipe: Recipe) -> Kernels:
     return found
 
 
+def numbered_alike(text: str) -> str:
+    """Return CUDA text whose assertions are on line 1 of one file: a kernel has the places of these."""
+    return ASSERTION.sub(f'#line 1 "{SOURCE}"\n', text)
+
+
 def differing(old: Kernels, now: Kernels) -> int:
     """The number of kernels that differ; a renamed one is compared with those whose names are gone."""
     renamed = [Counter(d for name, d in a.items() if name not in b) for a, b in ((old, now), (now, old))]
@@ -66,14 +73,22 @@ def kernels(ptx: str) -> Kernels:
     """Return a digest of each kernel in a PTX file, with the functions and the variables that it uses.
 
     Names do not count, nor do comments, lines of the source, and numbers that go by the place in the file.
-    A variable that kernels share counts by which kernels use it, and by how each does.
+    A variable that kernels share counts by which kernels use it, and by how each does. The last parameters of
+    a kernel do not count where it reads none of them, as empty ones: all others keep their places.
     """
     items: dict[str, str] = {}
     for item in ITEMS.split(NUMBERED.sub("", _without_nameless(IGNORED.sub("", ptx))))[1:]:
         if found := NAMES.search(item):
-            items[next(filter(None, found.groups()))] = item
+            items[next(filter(None, found.groups()))] = _without_unread(item)
     entries = [name for name, item in items.items() if ".entry" in item]
     return {name: _digest(name, items, (), _labels(entries, items)) for name in entries}
+
+
+def _without_unread(item: str) -> str:
+    """Return the text of a kernel without its last parameters, as long as nothing reads them."""
+    while ".entry" in item and (found := LAST_PARAMETER.search(item)) and item.count(found[1]) == 1:
+        item = item[: found.start()] + item[found.end() :]
+    return item
 
 
 def _labels(entries: list[str], items: Mapping[str, str]) -> dict[str, str]:
