@@ -116,11 +116,13 @@ def shapes(module: ModuleType) -> list[tuple[int, int]]:
     return [(int(inputs), int(outputs)) for inputs, outputs in found]
 
 
-def run_named(library: ctypes.CDLL, name: str, call: ctypes.Structure, *room: Tensor) -> None:
-    """Run a function of a library by its name, with its workspace if it takes one; it may not fail."""
+def run_named(library: ctypes.CDLL, name: str, call: ctypes.Structure, *room: Tensor | None) -> None:
+    """Run a function of a library by its name, with memory that it takes, or none; it may not fail."""
     function = getattr(library, name)
     function.restype = ctypes.c_char_p
-    error = function(ctypes.byref(call), *(ctypes.c_void_p(each.data_ptr()) for each in room))
+    error = function(
+        ctypes.byref(call), *(ctypes.c_void_p(None if each is None else each.data_ptr()) for each in room)
+    )
     assert error is None, error
 
 

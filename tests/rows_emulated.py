@@ -6,6 +6,7 @@ import ctypes
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from types import ModuleType
 from typing import Any
 
@@ -52,6 +53,7 @@ class Rows:
     by_channel: bool  # whether neighbours in a row share values of weights
     values_in: Callable[[torch.dtype], torch.dtype]  # the dtype of values of rows beside elements of one
     results: int = 1  # the number of results, which have an incoming gradient each
+    saves: int = 0  # numbers of a row that the forward kernel saves for the gradient
 
     def forward(self, tensors: list[Tensor], params: tuple[float, ...] = ()) -> Tensor:
         """The result of elements of some tensors, whose rows are their last dimension."""
@@ -107,13 +109,34 @@ class Rows:
             *(tensors if forward else [*(tensors[k] for k in first), *tensors[len(first) :]]),
             *ordered,
         ]
+        call, library = self._call(views, whole, params), self.library(whole.dtype)
+        room = [workspace(library, f"{self.name}_backward", call)] if sums else []
+        if forward or not self.saves:
+            run_named(library, f"{self.name}_{function}", call, *room)
+        else:
+            found = self.saved(tensors[self.results :], whole, params)
+            run_named(library, f"{self.name}_backward_read", call, *(room or [None]), found)
+        return made
+
+    def saved(self, tensors: list[Tensor], whole: Tensor, params: tuple[float, ...]) -> Tensor:
+        """Numbers of each row that the forward kernel saves, which stores nothing else then."""
+        made = [
+            torch.full_like(whole[..., :1] if k in self.row_results else whole, 5)
+            for k in range(self.results)
+        ]
+        found = torch.full((prod(whole.shape[:-1]), self.saves), float("nan"), dtype=torch.float64)
+        save = getattr(self.library(whole.dtype), f"{self.name}_forward_save")
+        save.restype = ctypes.c_char_p
+        call = self._call([*tensors, *made], whole, params)
+        assert save(ctypes.byref(call), ctypes.c_void_p(found.data_ptr()), ctypes.c_bool(False)) is None
+        assert all((each == 5).all() for each in made)
+        return found
+
+    def _call(self, views: list[Tensor], whole: Tensor, params: tuple[float, ...]) -> ctypes.Structure:
+        """The argument of a launch."""
         call = call_type(len(views), self.params)()
-        call.numel, call.rank, call.dtype, call.device = (
-            whole.numel(),
-            whole.dim(),
-            SCALAR_TYPES[whole.dtype],
-            0,
-        )
+        call.numel, call.rank = whole.numel(), whole.dim()
+        call.dtype, call.device = SCALAR_TYPES[whole.dtype], 0
         call.size[: whole.dim()] = whole.shape
         for k, view in enumerate(views):
             call.data[k] = view.data_ptr()
@@ -122,10 +145,7 @@ class Rows:
         call.aligned = all(view.data_ptr() % 16 == 0 for view in views)
         if params:
             call.param[:] = params
-        library = self.library(whole.dtype)
-        room = [workspace(library, f"{self.name}_backward", call)] if sums else []
-        run_named(library, f"{self.name}_{function}", call, *room)
-        return made
+        return call
 
     def _strides(self, t: Tensor, whole: Tensor) -> tuple[int, ...]:
         """Return the strides of a tensor; one of [groups, channels] has last how many share a value."""
@@ -140,9 +160,11 @@ def emulated(module: ModuleType, swap: tuple[str, str] = ("", "")) -> Rows:
     """The library that g++ makes of a module's CUDA text, a part of which may be another one."""
     kernels: Any = module.KERNELS
     text = kernels.texts().cuda.replace(*swap)
-    [name] = set(re.findall(r"^FUSEGEN_(?:BROADCASTING_)?KERNELS\((\w+)\)$", text, re.MULTILINE))
+    [name] = set(
+        re.findall(r"^FUSEGEN_(?:SAVING_)?(?:BROADCASTING_)?KERNELS\((\w+)\)$", text, re.MULTILINE)
+    )
     library = by_dtype(on_cpu(text), "-Wno-sign-compare", shared=ROOM, chip=90)
     inputs = kernels.inputs - kernels.indices
     params = kernels.signature.params
     kind = kernels.row_results, kernels.by_channel, kernels.values_in
-    return Rows(library, name, inputs, params, *kind, kernels.results)
+    return Rows(library, name, inputs, params, *kind, kernels.results, kernels.saves)

@@ -44,14 +44,6 @@ def test_phases_that_are_one_loop(x: str, formula: str, factors: str | None, tmp
     assert "CentredSums" not in module.CPU_SOURCE
 
 
-def test_the_gradient_of_a_norm_sums_its_products_in_the_same_loop(tmp_path: Path) -> None:
-    module: Any = made(tmp_path, "long_layer_norm", SPECS["long_layer_norm"])
-    [factors] = re.findall(
-        r"CentredSums<Backward1, Backward2,\s+&BackwardValues::\w+,\s+([\d,\s]+)>", module.CUDA_SOURCE
-    )
-    assert re.sub(r"\s+", " ", factors) == "0, 0, 1"
-
-
 def test_values_of_rows_that_are_results_keep_their_loops() -> None:
     """Phases that store and load them know the values as they are."""
     module: Any = importlib.import_module("generated.rows.layer_norm_statistics")

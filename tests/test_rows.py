@@ -555,6 +555,6 @@ def test_the_commands_that_take_rows(workshop: Workshop) -> None:
     assert workshop.run("check").output == "1 module is what its spec says, without a certificate\n"
     text = Path("generated/softmax.py").read_text(encoding="utf-8")
     assert workshop.run("show", "softmax").output == text
-    assert "FUSEGEN_KERNELS(softmax)" in workshop.run("show", "softmax", "--stage", "cuda").output
+    assert "FUSEGEN_SAVING_KERNELS(softmax)" in workshop.run("show", "softmax", "--stage", "cuda").output
     told = workshop.refused("show", "softmax", "--stage", "plan")
     assert "'softmax' reduces rows, and this takes formulas of elements" in told

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from textwrap import wrap
 
-from fusegen.codegen import centred_sums, long_rows, phase_text, read_once, row_exponentials, row_results
+from fusegen.codegen import long_rows, phase_text, read_once, row_exponentials, row_results, saved_values
 from fusegen.codegen.emit import includes
 from fusegen.codegen.printed import FUNCTORS
 from fusegen.codegen.printers.families import headers
@@ -14,7 +14,8 @@ from fusegen.codegen.render import in_parts
 from fusegen.codegen.render.forward_arguments import reduces_index
 from fusegen.codegen.row_arithmetic import cancels, compares, is_plain, selects, watches
 from fusegen.codegen.row_features import channels, summed
-from fusegen.codegen.row_indices import index_headers, picked_apart
+from fusegen.codegen.row_indices import index_headers
+from fusegen.codegen.row_loops import loops
 from fusegen.compiler.row_kernels import CompiledRows, PhaseKernels
 from fusegen.core.folds import LENGTH, PLACE, SHARE, Level
 from fusegen.core.ir import Expr, Kernel, Math, Ref, operations
@@ -44,9 +45,13 @@ def printed(text: "RowsText", of: CompiledRows, kernels: str) -> dict[str, str]:
     """Return the C++ of a module in parts, whose last line has the macro of its kernels."""
     passes = [text.of_pass(which) for which in Pass]
     shared = "\n".join(line for each in passes for line in each.shared)
-    macro = f"FUSEGEN_{'BROADCASTING_' * (kernels == 'KERNELS' and len(of.spec.tensors) > 1)}{kernels}"
+    macro = f"{'BROADCASTING_' * (kernels == 'KERNELS' and len(of.spec.tensors) > 1)}{kernels}"
     own = {d: "".join(f"{line}\n" for each in passes for line in each.own[d]) for d in Device}
-    found = in_parts(shared and shared + "\n", own, text.headers, lambda _: f"{macro}({of.spec.name})")
+
+    def last(device: Device) -> str:
+        return f"FUSEGEN_{'SAVING_' * (text.saves and device.launched)}{macro}({of.spec.name})"
+
+    found = in_parts(shared and shared + "\n", own, text.headers, last)
     if reduces_index(of.spec):
         total = "WIDE_" * of.is_wide + "TOTAL"
         found[f"{Device.CUDA.name}_source"] += f"FUSEGEN_{total}({of.spec.name})\n"
@@ -71,6 +76,7 @@ class RowsText:
         self.of = of
         every = [k for phases in of.kernels.values() for p in phases for k in (p.elements, p.row) if k]
         self.indices = frozenset(each.name for each in of.spec.indices)
+        self.saves = bool(saved_values.numbers(of).forward)
         self.is_fast = any(set(operations(kernel)) & TRANSCENDENTAL for kernel in every) and not of.scans
 
     def headers(self, device: Device) -> str:
@@ -83,7 +89,7 @@ class RowsText:
         found += [f"{device.family}/wide_values{device.suffix}"] * self.of.is_wide
         found += FAST if device.fast_types and self.is_fast else []
         phases = [phase for which in Pass for phase in self.of.kernels[which, device]]
-        if any(self._falls(self.of.kernels[which, device]) for which in Pass):
+        if any(row_exponentials.fall(self.of.kernels[which, device]) for which in Pass):
             found.append(f"{device.family}/exp_below{device.suffix}")
         found += read_once.headers(self.of, device) + long_rows.headers(self.of, device)
         if device.fast_types and any(self._selects(phase) for phase in phases):
@@ -98,12 +104,6 @@ class RowsText:
         is_watched = not phase.phase.folds and cancels(of) and watches(of, self.indices)
         return is_watched and not self.of.scans and selects(of, self.indices)
 
-    @staticmethod
-    def _falls(phases: Sequence[PhaseKernels]) -> bool:
-        """Return True if a phase has an exponential of an element less the largest of its row."""
-        tops = row_exponentials.largest(phases)
-        return any(row_exponentials.below(each.elements, tops) for each in phases)
-
     def of_pass(self, which: Pass) -> PassText:
         """Return the C++ of a pass: that of its phases once, where both devices have the same functions."""
         text, functor, made = PassText(), FUNCTORS[which], self.of.schedules[which]
@@ -114,7 +114,8 @@ class RowsText:
         names = ", ".join(made.values)
         struct = f"struct {functor}Values {{{f' double {names}; ' * bool(names)}}};"
         note = (SCANS if self.of.scans else self.notes)[which] if self.of.reduces else ONCE
-        phases = {d: [f"// {note}", *wrap(struct, WIDTH, subsequent_indent="    ")] for d in Device}
+        notes = [] if which is Pass.BACKWARD and self.saves else [f"// {note}"]
+        phases = {d: [*notes, *wrap(struct, WIDTH, subsequent_indent="    ")] for d in Device}
         tops = row_exponentials.largest(by_device[Device.CUDA])
         for place, name in enumerate(types):
             several = {device: each[place] for device, each in by_device.items()}
@@ -230,8 +231,8 @@ class RowsText:
         lines += [f"  static constexpr unsigned OF_ROW = {of_row};"] * bool(of_row)
         lines += self._math(which, device)
         name, behind = row_results.named(self.of, which)
-        types = picked_apart(self.of, which, device, read_once.loops(self.of, which, device, types))
-        values, types = centred_sums.loops(self.of, which, device, types)
+        lines += saved_values.lines(self.of, which, device)
+        values, types = loops(self.of, which, device, types)
         head = f"struct {name} : {kind}<{counts}, {values}, {', '.join(types)}> {{"
         picking = [f"FUSEGEN_INDEX({each})" for each in dict.fromkeys((name, functor)) if indices]
         return [head, *lines, "};", *behind, *picking]

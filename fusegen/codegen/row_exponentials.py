@@ -29,6 +29,12 @@ def inlined(kernel: Kernel, expr: Expr) -> Expr:
     return expr
 
 
+def fall(phases: Sequence[PhaseKernels]) -> bool:
+    """Return True if a phase has an exponential of an element less the largest of its row."""
+    tops = largest(phases)
+    return any(below(each.elements, tops) for each in phases)
+
+
 def below(kernel: Kernel, of_row: Mapping[str, Expr]) -> dict[str, list[Expr]]:
     """Return by values of a row the exponentials of elements less these, where no element is larger."""
     found: dict[str, list[Expr]] = {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from fusegen.codegen import read_once, row_cpp, row_features
+from fusegen.codegen import read_once, row_cpp, row_features, saved_values
 from fusegen.codegen.emit.counts import TITLES
 from fusegen.codegen.printers.row_eager import row_statements
 from fusegen.codegen.render import Binding, module_class, python
@@ -16,6 +16,7 @@ from fusegen.core.targets import Device
 from fusegen.errors import NoOlderBinding
 
 RUNTIME_CLASSES = ("Rows", "Parts")
+COUNTS = {0: "no", 1: "one"}
 DIGITS = 16  # of a digest in hexadecimal
 COMPUTED = ("rounded once, of sums in double", "compared in double")
 WIDE = "values of rows float32 at least, rounded once"
@@ -182,6 +183,8 @@ def _counted(of: CompiledRows, which: Pass) -> str:
     loops -= of.scans and loops > 1  # what is scanned, or found, is stored in the loop that does
     if not of.reduces:
         return f"{TITLES[which]}: one loop."
-    counted = {0: "no loop", 1: "one loop"}.get(loops, f"{loops} loops")
+    counted = f"{COUNTS.get(loops, loops)} loop{'s' * (loops > 1)}"
     once = ", on CUDA one" if which is Pass.FORWARD and read_once.headers(of, Device.CUDA) else ""
-    return f"{TITLES[which]}: {counted} over the elements of a row{once}."
+    saved = saved_values.loops_of_gradient(of) if which is Pass.BACKWARD else 0
+    few = f", {COUNTS.get(saved, saved)} on CUDA by saved sums" * (0 < saved < loops)
+    return f"{TITLES[which]}: {counted} over the elements of a row{once}{few}."

@@ -32,6 +32,7 @@ ROWS = "KERNELS = Rows("  # in a module whose binding takes rows
 ROW_RESULTS = "row_results=("  # in one whose results of rows stand beside those of elements
 ROW_DTYPE = "row_dtype="  # in one whose values of rows have a dtype of their own
 INDICES = "indices=1,"  # in one whose binding takes an index of rows
+SAVES = "FUSEGEN_SAVED("  # in one whose forward kernel saves numbers of rows on CUDA
 PARTS = "KERNELS = Parts("  # in one whose binding takes parts of whole tensors
 WINDOWS = "KERNELS = Windows("  # in one whose binding takes windows
 CHANNELS = "KERNELS = Channels("  # in one whose binding takes channels
@@ -49,6 +50,7 @@ BINDINGS = {  # the headers of the stable binding, by what a module's text has t
     ROW_DTYPE: ("stable_abi_wide_values.h", "stable_abi_wide_losses.h"),
     ROW_RESULTS: ("stable_abi_row_results.h",),
     INDICES: ("stable_abi_indices.h",),
+    SAVES: ("cuda/stable_abi_saved.h",),
     PARTS: ("stable_abi_parts.h",),
     CHANNELS: ("stable_abi_channels.h",),
     WINDOWS: ("stable_abi_windows.h",),

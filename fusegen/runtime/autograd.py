@@ -35,7 +35,7 @@ def functions(kernels: Any) -> "Tuple[Any, Any]":
             followed = torch.is_grad_enabled() or transformed()
             if spares:  # ctx.saved_tensors is read once: a checkpoint unpacks a tensor but once
                 [grad] = grads
-                saved = stand_ins(ctx, _needed(ctx, signature), grad, grad if followed else _spared(grad))
+                saved = stand_ins(ctx, needed(ctx, signature), grad, grad if followed else _spared(grad))
             kernel = kernels.Backward.apply if followed else kernels.backward
             arguments = (*grads, *(saved if spares else ctx.saved_tensors), *ctx.params)
             return (*gradients(signature, kernel, arguments, ctx.needs_input_grad), *nones)
@@ -58,7 +58,7 @@ def keep(ctx: Any, tensors: "Sequence[torch.Tensor]", unread: "List[int]") -> "L
     return [None if k in ctx.shapes or k in ctx.draws else t for k, t in enumerate(tensors)]
 
 
-def _needed(ctx: Any, signature: Any) -> "List[bool]":
+def needed(ctx: Any, signature: Any) -> "List[bool]":
     """For each tensor, whether its gradient or an equal one is asked for."""
     wanted = {place for place, needed in zip(signature.outputs, ctx.needs_input_grad) if needed}
     return [place in wanted for place in signature.outputs]

@@ -155,6 +155,7 @@ def _described(kernels: Any, run: Any, recorded: Any, counts: "Tuple[int, int]")
         most if own else NONE,
         signature.saved != signature.tensors,
         kernels.autocasts,
+        bool(kernels.saves),
     )
 
 

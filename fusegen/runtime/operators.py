@@ -11,13 +11,13 @@ from typing import Any, Callable, Tuple
 
 import torch
 
-from . import build, fusion, multiplied_operator, thin_operator
+from . import build, fusion, multiplied_operator, saved_rows, thin_operator
 from .bitmask import new_bitmask, with_bitmask
 from .cache import digest
 from .calls import batched, have_kernel
 from .checks import check
 from .flavour import define, register_fake, register_vmap
-from .shared import listed
+from .shared import listed, result_types
 from .signature import Signature
 from .turns import OF_NAMES, taken
 
@@ -56,11 +56,11 @@ def _define(kernels: Any, operators: Any) -> None:
     signature, library = kernels.signature, operators._library
     name, rules = signature.name, kernels.rules
     made = signature.results + signature.kept
-    define(library, f"{name}({signature.forward}) -> {_results(made)}", *kernels.tags)
+    define(library, f"{name}({signature.forward}) -> {result_types(made)}", *kernels.tags)
     library.impl(name, lambda *arguments: kernels.composed(*arguments), "CompositeImplicitAutograd")
     for kernel, arguments, inputs, outputs in signature.kernels:
         written = "".join(f", Tensor({_alias(k)}!) OUT{k}" for k in range(outputs))
-        define(library, f"{name}_{kernel}({arguments}) -> {_results(outputs)}", "flexible_layout")
+        define(library, f"{name}_{kernel}({arguments}) -> {result_types(outputs)}", "flexible_layout")
         define(library, f"{name}_{kernel}_out({arguments}{written}) -> ()")
         for suffix, new in (("", outputs), ("_out", 0)):
             operator = getattr(operators, f"{name}_{kernel}{suffix}").default
@@ -72,6 +72,8 @@ def _define(kernels: Any, operators: Any) -> None:
             register_vmap(operator, _vectorized(operator, rule), lib=library)
     if kernels.sources.bitmask:
         _define_with_bitmask(kernels, operators)
+    if kernels.saves:
+        saved_rows.define_operators(kernels, operators, functools.partial(_loading, kernels, operators))
     if kernels.reduces_index:
         _define_reduced(kernels, operators)
     if kernels.sources.convolution:
@@ -80,11 +82,6 @@ def _define(kernels: Any, operators: Any) -> None:
         multiplied_operator.define_operator(kernels, operators)
     whole = getattr(operators, name).default
     register_vmap(whole, _vectorized(whole), lib=library)
-
-
-def _results(count: int) -> str:
-    """The results of an operator, some tensors, in its schema."""
-    return "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
 
 
 def _alias(k: int) -> str:
@@ -123,6 +120,12 @@ def _define_reduced(kernels: Any, operators: Any) -> None:
     loading = _first_use(kernels, operators, operator, ("forward", inputs, 2))
     library.impl(name, loading, "CompositeExplicitAutograd")
     register_fake(operator, fake, library)
+
+
+def _loading(kernels: Any, operators: Any, name: str, kernel: str, made: int) -> "Callable[..., Any]":
+    """Return `_first_use` of an operator, by its name, of a kernel with so many results."""
+    [inputs] = [count for which, _, count, _ in kernels.signature.kernels if which == kernel]
+    return _first_use(kernels, operators, getattr(operators, name).default, (kernel, inputs, made))
 
 
 def _first_use(

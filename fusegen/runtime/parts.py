@@ -43,9 +43,9 @@ class Parts(Rows):
         self.of_rows = functools.partial(_rounded, self.means)
         self.run = in_front_of_parts(self, functools.partial(of_whole, self), (SHORTEST, MOST))
 
-    def _kernel(self, name: str) -> Any:
+    def kernel(self, name: str) -> Any:
         """Return a kernel; that of the gradient takes the incoming one in float64, too."""
-        kernel = super()._kernel(name)
+        kernel = super().kernel(name)
         return functools.partial(_of_narrow, kernel, self.inputs) if name == "backward" else kernel
 
     def values_in(self, dtype: "torch.dtype") -> "torch.dtype":

@@ -43,7 +43,7 @@ def recipe_of(of: Texts, kernel: str, device: str) -> "Dict[str, Any]":
     cpp, cuda, cuda_flags = [without, of.binding, of.cpu], [], []
     if device == "cuda":
         text = of.joined if kernel in ("convolved", "multiplied") else of.cuda
-        cpp, cuda = [without, "#define ON_CUDA", of.binding], [without, text]
+        cpp, cuda = [without, "#define ON_CUDA", of.on_cuda], [without, text]
         cuda_flags = list(flags.CUDA_FLAGS)
     cpp = [text.replace('"KEY"', f'"{device.upper()}"') for text in cpp]
     sources = {"cpp_sources": cpp, "cuda_sources": cuda}

@@ -2,6 +2,8 @@
 
 from typing import Any, List
 
+SAVED = '#include "cuda/stable_abi_saved.h"'
+
 
 def includes(kernels: Any) -> "List[str]":
     """Return those that say what a row is, and include the binding."""
@@ -18,7 +20,8 @@ def includes(kernels: Any) -> "List[str]":
         own += [f"#define FUSEGEN_ORDER {{{', '.join(map(str, order))}}}"]
     own += [f"#define FUSEGEN_DIVISOR {kernels.divisor}"] if kernels.reduces_index else []
     own += ['#include "stable_abi_indices.h"'] if kernels.indices else []
-    return [*own, f'#include "{_header(kernels)}"']
+    saved = ["#ifdef ON_CUDA", f"#define FUSEGEN_SAVES {kernels.saves}", SAVED, "#endif"]
+    return [*own, f'#include "{_header(kernels)}"', *(saved if kernels.saves else [])]
 
 
 def _header(kernels: Any) -> str:
@@ -40,6 +43,17 @@ def registration(kernels: Any, line: str, kernel: str) -> str:
         stored = {"forward": "OUTPUT", "backward": "INPUT"}[kernel] if kernels.once_a_row else "NONE"
         of_rows = f"{line.replace(begin, f'{begin}_ROWS', 1)[:-1]}, {stored})"
         reduced = f"{begin}_REDUCED"
+    several = [of_rows]
     if kernel == "forward" and kernels.reduces_index:
-        return f"{of_rows}\n{line.replace(begin, reduced, 1)}"
-    return of_rows
+        several.append(line.replace(begin, reduced, 1))
+    return "\n".join(several if not kernels.saves else _on_cuda(several, kernel))
+
+
+def _on_cuda(lines: "List[str]", kernel: str) -> "List[str]":
+    """Return the lines that register a kernel that saves numbers of rows on CUDA, or reads them."""
+    if kernel == "backward":
+        own = [line.replace("REGISTER_ROWS", "REGISTER_READING", 1) for line in lines]
+        return ["#ifdef ON_CUDA", *own, "#else", *lines, "#endif"]
+    words = ("REGISTER_ROWS", "REGISTER_SAVING"), ("REGISTER_REDUCED", "REGISTER_REDUCED_SAVING")
+    own = [line.replace(*pair, 1) for line, pair in zip(lines, words)]
+    return [*lines, "#ifdef ON_CUDA", *own, "#endif"]

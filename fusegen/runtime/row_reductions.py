@@ -9,6 +9,7 @@ from typing import Any, Callable, List, Sequence, Tuple
 
 import torch
 
+from . import saved_rows
 from .calls import PLAIN, differentiable, is_batch, is_symbolic, recorded_gradients, traced, transformed
 from .checks import check
 from .common import widened
@@ -115,6 +116,7 @@ def _are_plain(kernels: Any, tensors: "Sequence[Any]") -> bool:
 def _graded(kernels: Any) -> Any:
     """Return the operator of a reduction with its gradient."""
     inputs, alike = kernels.inputs, kernels.alike
+    saving = kernels.kernel("forward_reduced_saving") if kernels.saves else None
 
     class Reduced(torch.autograd.Function):
         """The reduction of the values of rows, with its gradient."""
@@ -122,26 +124,29 @@ def _graded(kernels: Any) -> Any:
         @staticmethod
         def forward(ctx: Any, reduction: str, *given: Any) -> Any:
             tensors, scalars = given[:inputs], given[inputs:]
-            result, divisor = kernels.forward_reduced(*given, known_divisor(reduction, tensors[-1]))
-            ctx.save_for_backward(*tensors, divisor)
+            call = saving if saving and given[0].is_cuda else kernels.forward_reduced
+            result, *others = call(*given, known_divisor(reduction, tensors[-1]))
+            ctx.save_for_backward(*tensors, *others)
             ctx.reduction, ctx.scalars = reduction, scalars
             return result
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            [grad], saved = grads, [*ctx.saved_tensors]
+            [grad], given = grads, ctx.saved_tensors  # read once: a checkpoint unpacks a tensor but once
+            saved, found = [*given[: inputs + 1]], given[inputs + 1 :]  # and numbers of rows, if there are
             if torch.is_grad_enabled() or transformed() or is_batch(grad):
                 made = recorded(kernels, grad, saved, ctx.scalars, ctx.reduction)
             else:
                 *tensors, divisor = saved
-                made = _by_kernel(kernels, (grad, divisor, ctx.reduction), tensors, ctx.scalars)
+                kernel = saved_rows.with_saved(kernels)(*found) if found else kernels.backward
+                made = _by_kernel(kernels, (grad, divisor, ctx.reduction), tensors, (kernel, ctx.scalars))
             return (None, *made[:alike], *(None for _ in (*saved[alike:-1], *ctx.scalars)))
 
     return Reduced
 
 
 def _by_kernel(
-    kernels: Any, of: "Tuple[Any, Any, str]", tensors: "List[Any]", scalars: "Sequence[float]"
+    kernels: Any, of: "Tuple[Any, Any, str]", tensors: "List[Any]", by: "Tuple[Any, Sequence[float]]"
 ) -> "List[Any]":
     """Return the gradients of tensors by the kernel.
 
@@ -149,13 +154,13 @@ def _by_kernel(
         kernels: of the module.
         of: the incoming gradient, the divisor, and the reduction.
         tensors: as the kernels take them.
-        scalars: these.
+        by: the kernel of the gradient, and its scalars.
     """
-    grad, divisor, reduction = of
+    (grad, divisor, reduction), (kernel, scalars) = of, by
     if reduction != "sum":
         grad = torch.div(grad, divisor).to(grad.dtype)  # the division is in double
     first = kernels.first_of_row(tensors[0].dim())
-    return [*listed(kernels.backward(grad.expand(tensors[0].shape[:first]), *tensors, *scalars))]
+    return [*listed(kernel(grad.expand(tensors[0].shape[:first]), *tensors, *scalars))]
 
 
 def recorded(

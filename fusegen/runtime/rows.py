@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 
-from . import row_binding, sharding, wide_values
+from . import row_binding, saved_rows, sharding, wide_values
 from .activation import Activation
 from .calls import copy_into
 from .channels_last import as_they_are, operands
@@ -83,7 +83,7 @@ class Rows(Activation):
         self.of_rows = self.run
         self.run = kept.keeping(self, eager) if keeps else self.run
         if self.reduces_index:
-            self.forward_reduced, self.run = self._kernel("forward_reduced"), with_index(self)
+            self.forward_reduced, self.run = self.kernel("forward_reduced"), with_index(self)
         elif self.reduction != "none":
             self.run = functools.partial(of_all_rows, self, self.of_rows)
 
@@ -153,6 +153,11 @@ class Rows(Activation):
         if self.reduction == "none":
             return plain(*arguments)
         return of_all_rows(self, plain, *arguments, self.reduction)
+
+    def _graded(self) -> "Callable[..., Any]":
+        """Return a function of the tensors that chooses the call whose gradient autograd records."""
+        chosen = super()._graded()
+        return saved_rows.graded(self, chosen) if self.saves else chosen
 
     @property
     def rules(self) -> "Dict[str, Callable[..., Any]]":

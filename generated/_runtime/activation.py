@@ -31,6 +31,7 @@ from .elementwise import Elementwise
 from .fallback import Fallback
 from .multiplied import for_kernels as multiplied
 from .policy import UnderCompile
+from .saved_rows import numbers_in
 from .shared import of_outputs
 from .signature import Signature
 from .sources import Sources, Texts, texts
@@ -52,6 +53,7 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
         gradients: for each tensor, the output of `backward` that is its gradient; empty where each has its
             own.
         dtypes: that the kernels take.
+        saves: how many numbers of a row the forward kernel saves on CUDA.
         eager, eager_gradient: the same in PyTorch's own operations, the gradient as a tuple: for tensors
             without a kernel, and for second derivatives.
         eager_outputs: the gradient with a value for each output of `backward`.
@@ -106,30 +108,28 @@ class Activation(Arguments, Fallback, UnderCompile, Elementwise):
         self.signature = Signature(self.name, forward, backward, self.unread, self.gradients, *counts)
         self.inputs, self.alike = len(self.signature.tensors), len(self.signature.tensors) - self.indices
         self.dtypes, self.sources, self.eager = dtypes, sources, eager
+        self.saves = numbers_in(sources.cuda)
         self.eager_gradient = eager_gradient or autograd.gradient_of(self, eager)
         self.eager_outputs = of_outputs(self.signature, self.eager_gradient)
         self.operators = operators.registered(self)
         self.overload = getattr(self.operators, self.name).default
         for kernel in ("forward", "forward_out", "backward", "backward_out"):
-            setattr(self, kernel, self._kernel(kernel))
+            setattr(self, kernel, self.kernel(kernel))
         self.Forward, self.Backward = autograd.functions(self)
         self.differentiated = self.Forward.apply
         self.in_place, self.on_halves = autograd.in_place(self), autograd.on_halves(self)
         if sources.bitmask:
             for kernel in ("forward_masked", "forward_masked_out", "backward_masked", "backward_by_mask"):
-                setattr(self, kernel, self._kernel(kernel))
+                setattr(self, kernel, self.kernel(kernel))
             self.with_bitmask, self.in_place_with_bitmask = bitmask.forward(self), bitmask.in_place(self)
         self.without_bias = producers.for_kernels(self)
         self.linear, self.linear_without_bias = linear.for_kernels(self)
         if sources.convolution:
             self.convolution = getattr(self.operators, f"{self.name}_convolution").default
-            self.convolution_forward = self._kernel("convolution_forward")
+            self.convolution_forward = self.kernel("convolution_forward")
             self.Convolved = thin_operator.function(self)
         self.convolved, self.multiplied = thin.for_kernels(self), multiplied(self)
         self.graded, self.run = common.begun(self, self._graded()), common.call_of(self)
-
-    def _kernel(self, name: str) -> Any:
-        return getattr(self.operators, f"{self.name}_{name}").default._op
 
     def _graded(self) -> "Callable[..., Any]":
         """Return a function of the tensors that chooses the call whose gradient autograd records."""

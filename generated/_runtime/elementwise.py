@@ -18,6 +18,8 @@ class Elementwise:
     """The part of a module's kernels that those of rows have otherwise."""
 
     signature: Any  # the arguments of the kernels; `inputs` is the number of tensors
+    name: str
+    operators: Any  # their namespace
     inputs: int
     sources: Any  # the C++ of the kernels
     tags: "Tuple[str, ...]" = ("pointwise",)  # of the operator
@@ -49,6 +51,10 @@ class Elementwise:
     def by_nvrtc(self, operators: Any, kernel: str, library: "Optional[Callable[[], None]]" = None) -> None:
         """Register the operators of a kernel that NVRTC compiles and Python launches; see `implement`."""
         launched.implement(self, operators, kernel, library)
+
+    def kernel(self, name: str) -> Any:
+        """Return an operator, by the end of its name, as Python calls it fastest."""
+        return getattr(self.operators, f"{self.name}_{name}").default._op
 
     def includes(self) -> "List[str]":
         """Return the lines of C++ that include what binds kernels to PyTorch."""

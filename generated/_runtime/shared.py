@@ -87,3 +87,8 @@ def called_once(function: "Callable[..., Any]") -> "Callable[..., Any]":
     """
     vars(function)["_dynamo_marked_constant"] = True
     return function
+
+
+def result_types(count: int) -> str:
+    """The results of an operator, some tensors, in its schema."""
+    return "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"

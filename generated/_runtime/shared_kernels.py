@@ -29,7 +29,7 @@ def space_of(name: str) -> str:
 @functools.lru_cache(None)
 def texts(name: str, binding: str, cuda: str) -> Texts:
     """Return the sources of some kernels with their headers in their places."""
-    return Texts(name, inlined(binding, header), "", inlined(cuda, header), "")
+    return Texts(name, "", inlined(binding, header), "", inlined(cuda, header), "")
 
 
 class SharedKernels:

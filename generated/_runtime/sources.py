@@ -9,6 +9,7 @@
 
 import functools
 import pathlib
+import re
 from dataclasses import dataclass
 from typing import Any, List, NamedTuple, Tuple
 
@@ -47,7 +48,8 @@ class Texts(NamedTuple):
     """The sources of a module with their headers in their places; equal in every copy of the runtime."""
 
     name: str  # of the module
-    binding: str  # the operators, which both devices need
+    binding: str  # the operators, on the CPU
+    on_cuda: str  # the same on CUDA, where a gradient may have further ones
     cpu: str  # a kernel for the CPU
     cuda: str  # the text that nvcc compiles
     # the whole text of the library in which the layer in front is one with the forward kernel; empty where
@@ -63,7 +65,8 @@ def texts(kernels: Any) -> Texts:
     if behind:
         bound += flavour.joined(sources.joined, kernels.signature)
     whole = sources.cuda + behind if behind else ""
-    written = (inlined(text, header) for text in (bound, sources.cpu, sources.cuda, whole))
+    of_devices = (of_device(bound, device) for device in ("cpu", "cuda"))
+    written = (inlined(text, header) for text in (*of_devices, sources.cpu, sources.cuda, whole))
     return Texts(kernels.name, *written)
 
 
@@ -73,6 +76,14 @@ def program(cuda: str) -> str:
     instead = {f"cuda/{name}": f"nvrtc/{name}" for name in LAUNCHES}
     whole = f'#include "nvrtc/standard.h"\n{cuda}#include "nvrtc/kernels.cuh"\n'
     return inlined(whole, lambda name: header(instead.get(name, name)))
+
+
+def of_device(text: str, device: str) -> str:
+    """Return a binding, its headers not yet in their places, without the lines of the other device."""
+    part = {"cuda": r"\1", "cpu": r"\2"}[device]
+    return re.sub(
+        r"^#ifdef ON_CUDA\n(.*?)(?:^#else\n(.*?))?^#endif\n", part, text, flags=re.DOTALL | re.MULTILINE
+    )
 
 
 def binding(kernels: Any) -> str:

@@ -10,7 +10,7 @@
 #         along(group_norm_bias, 1)
 #
 # Forward: 3 loops over the elements of a row.
-# Gradient: 3 loops over the elements of a row.
+# Gradient: 3 loops over the elements of a row, 2 on CUDA by saved sums.
 # Its evidence, once certified, lies beside it in conv2d_shift_scale_sigmoid_group_norm.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -126,7 +126,6 @@ HOST_DEVICE void conv2d_shift_scale_sigmoid_group_norm_backward3(M grad, M x, M 
   out[4] = grad * (centred * of_row1);
   out[5] = grad;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double group_norm_eps, row_share, row_sum, row_sum3, of_row, row_sum1, row_sum2, of_row1,
     of_row2, of_row3; };
 struct Backward1 : Reduces<BackwardValues, READS<0, 1, 2, 3, 4, 5>, Added, Added> {
@@ -171,9 +170,10 @@ struct Forward : Rows<6, 1, 1, Shifted<ForwardValues>, CentredSums<Forward1, For
   static constexpr bool BY_CHANNEL = true;
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
+  FUSEGEN_SAVED(2, to[0] = p.row_sum; to[1] = p.row_sum1)
 };
-struct Backward : Rows<7, 6, 1, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
-    0, 1>, Backward3> {
+struct Backward : Rows<7, 6, 1, WithSaved<BackwardValues, 2>, OneLoop<Saved<Backward1, 0, -1>, Saved<Backward2, 1, -1>>,
+    Backward3> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
   static constexpr unsigned OF_FEATURES = 124;
   static constexpr bool BY_CHANNEL = true;
@@ -182,7 +182,7 @@ struct Backward : Rows<7, 6, 1, Shifted<BackwardValues>, CentredSums<Backward1, 
   using Math16 = FastFloat;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(conv2d_shift_scale_sigmoid_group_norm)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(conv2d_shift_scale_sigmoid_group_norm)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"

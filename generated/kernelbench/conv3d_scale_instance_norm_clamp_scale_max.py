@@ -9,9 +9,9 @@
 #   then: y = amax(x)
 #
 # normed. Forward: 3 loops over the elements of a row.
-# normed. Gradient: 4 loops over the elements of a row.
+# normed. Gradient: 4 loops over the elements of a row, 2 on CUDA by saved sums.
 # Forward: one loop over the elements of a row.
-# Gradient: 3 loops over the elements of a row.
+# Gradient: 3 loops over the elements of a row, 2 on CUDA by saved sums.
 # Its evidence, once certified, lies beside it in conv3d_scale_instance_norm_clamp_scale_max.certificate.txt and
 # conv3d_scale_instance_norm_clamp_scale_max.normed.certificate.txt.
 # fmt: off
@@ -128,7 +128,6 @@ HOST_DEVICE void conv3d_scale_instance_norm_clamp_scale_max_normed_backward4(M g
   out[0] = out[1] = grad_x_with_bias;
   out[2] = grad * clamp(t3, M(least), M(most)) + grad_u * x_with_bias;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double least, most, row_share, row_sum, of_row, row_sum1, of_row1, row_sum2, row_sum3, of_row2,
     of_row3; };
 struct Backward1 : Reduces<BackwardValues, READS<1, 2, 3>, Added> {
@@ -173,9 +172,10 @@ struct Forward : Rows<3, 1, 2, Shifted<ForwardValues>, CentredSums<Forward1, For
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 6;
   static constexpr bool BY_CHANNEL = true;
+  FUSEGEN_SAVED(2, to[0] = p.row_sum; to[1] = p.row_sum1)
 };
-struct Backward : Rows<4, 3, 2, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
-    0>, Backward3, Backward4> {
+struct Backward : Rows<4, 3, 2, WithSaved<BackwardValues, 2>, OneLoop<Saved<Backward1, 0>, Saved<Backward2, 1>,
+    Saved<Backward3, -1, -1>>, Backward4> {
   FUSEGEN_VALUES(p.least = call.param[0]; p.most = call.param[1]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 12;
@@ -183,7 +183,7 @@ struct Backward : Rows<4, 3, 2, Shifted<BackwardValues>, CentredSums<Backward1, 
   static constexpr unsigned FEATURES = 6;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(conv3d_scale_instance_norm_clamp_scale_max_normed)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(conv3d_scale_instance_norm_clamp_scale_max_normed)
 """
 NORMED_CPU_SOURCE = r"""
 #include "cpu/rows.h"
@@ -274,7 +274,6 @@ template <typename M>
 HOST_DEVICE M conv3d_scale_instance_norm_clamp_scale_max_backward3(M grad, M x, OfRow<M> row_amax, OfRow<M> of_row) {
   return (x == row_amax ? grad : M(0)) * of_row;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double row_amax, row_sum, of_row; };
 struct Backward1 : Reduces<BackwardValues, READS<1>, Largest> {
   static constexpr bool EXACT = true;
@@ -302,15 +301,17 @@ struct Forward : Rows<1, 1, 0, ForwardValues, Forward1, Forward2> {
   static constexpr bool APART = true;
   static constexpr bool RECOMPUTES = true;
   static constexpr bool ONCE_A_ROW = true;
+  FUSEGEN_SAVED(1, to[0] = p.row_amax)
 };
-struct Backward : Rows<2, 1, 0, BackwardValues, Backward1, Backward2, Backward3> {
+struct Backward : Rows<2, 1, 0, WithSaved<BackwardValues, 1>, OneLoop<Saved<Backward1, 0>, Saved<Backward2, -1>>,
+    Backward3> {
   FUSEGEN_VALUES()
   static constexpr bool APART = true;
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_ROW = 1;
 };
 }}  // namespace fusegen
-FUSEGEN_KERNELS(conv3d_scale_instance_norm_clamp_scale_max)
+FUSEGEN_SAVING_KERNELS(conv3d_scale_instance_norm_clamp_scale_max)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"

@@ -7,7 +7,7 @@
 #   then: y = max_pool3d(x, kernel_size=pool_kernel_size)
 #
 # shares. Forward: 3 loops over the elements of a row.
-# shares. Gradient: 3 loops over the elements of a row.
+# shares. Gradient: 3 loops over the elements of a row, 2 on CUDA by saved sums.
 # pooled. Forward: each element of a window is read, and a result written.
 # pooled. Gradient: the largest elements are found again, and each gradient is written once.
 # Forward: each element of a window is read, and a result written.
@@ -89,7 +89,6 @@ HOST_DEVICE void conv3d_softmax_max_pools_shares_backward3(M grad, M x, M conv_b
   const M grad_t = (grad * of_row1 + of_row2) * t2;
   out[0] = out[1] = grad_t;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double row_amax, row_sum, row_sum1, of_row1, of_row2; };
 struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Largest> {
   FUSEGEN_ELEMENT(out[0] = conv3d_softmax_max_pools_shares_backward1(in[1], in[2]))
@@ -125,8 +124,10 @@ struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, Forward2, Forward3> {
   static constexpr unsigned OF_FEATURES = 2;
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
+  FUSEGEN_SAVED(2, to[0] = p.row_amax; to[1] = p.row_sum)
 };
-struct Backward : Rows<3, 2, 0, BackwardValues, Backward1, Backward2, Backward3> {
+struct Backward : Rows<3, 2, 0, WithSaved<BackwardValues, 2>, OneLoop<Saved<Backward1, 0>, Saved<Backward2, 1, -1>>,
+    Backward3> {
   FUSEGEN_VALUES()
   static constexpr bool APART = true;
   static constexpr unsigned OF_FEATURES = 4;
@@ -135,7 +136,7 @@ struct Backward : Rows<3, 2, 0, BackwardValues, Backward1, Backward2, Backward3>
   using Math16 = FastFloat;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(conv3d_softmax_max_pools_shares)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(conv3d_softmax_max_pools_shares)
 """
 SHARES_CPU_SOURCE = r"""
 #include "cpu/rows.h"

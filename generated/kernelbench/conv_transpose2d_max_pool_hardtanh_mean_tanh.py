@@ -5,7 +5,7 @@
 #   y = tanh(mean(min(max(x, hardtanh_min), hardtanh_max)))
 #
 # Forward: one loop over the elements of a row.
-# Gradient: 2 loops over the elements of a row.
+# Gradient: 2 loops over the elements of a row, one on CUDA by saved sums.
 # Its evidence, once certified, lies beside it in conv_transpose2d_max_pool_hardtanh_mean_tanh.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -54,7 +54,6 @@ HOST_DEVICE M conv_transpose2d_max_pool_hardtanh_mean_tanh_backward2(M grad, M x
     OfRow<M> hardtanh_max, OfRow<M> of_row, OfRow<M> row_share) {
   return x >= hardtanh_min ? (x <= hardtanh_max ? grad * of_row * row_share : M(0)) : M(0);
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double hardtanh_min, hardtanh_max, row_share, row_sum, of_row; };
 struct Backward1 : Reduces<BackwardValues, READS<1>, Added> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose2d_max_pool_hardtanh_mean_tanh_backward1(in[1], p.hardtanh_min,
@@ -82,8 +81,9 @@ struct Forward : Rows<1, 1, 2, ForwardValues, Forward1, Forward2> {
   static constexpr bool ONCE_A_ROW = true;
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
+  FUSEGEN_SAVED(1, to[0] = p.row_sum)
 };
-struct Backward : Rows<2, 1, 2, BackwardValues, Backward1, Backward2> {
+struct Backward : Rows<2, 1, 2, WithSaved<BackwardValues, 1>, OneLoop<Saved<Backward1, 0>>, Backward2> {
   FUSEGEN_VALUES(p.hardtanh_min = call.param[0]; p.hardtanh_max = call.param[1]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_ROW = 1;
@@ -91,7 +91,7 @@ struct Backward : Rows<2, 1, 2, BackwardValues, Backward1, Backward2> {
   using Math16 = FastFloat;
 };
 }}  // namespace fusegen
-FUSEGEN_KERNELS(conv_transpose2d_max_pool_hardtanh_mean_tanh)
+FUSEGEN_SAVING_KERNELS(conv_transpose2d_max_pool_hardtanh_mean_tanh)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"

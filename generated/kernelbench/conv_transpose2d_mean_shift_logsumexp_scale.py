@@ -9,7 +9,7 @@
 # averaged. Forward: one loop over the elements of a row.
 # averaged. Gradient: one loop over the elements of a row.
 # joined. Forward: 2 loops over the elements of a row.
-# joined. Gradient: 3 loops over the elements of a row.
+# joined. Gradient: 3 loops over the elements of a row, one on CUDA by saved sums.
 # Forward: one loop over the elements of a row.
 # Gradient: one loop over the elements of a row.
 # Its evidence, once certified, lies beside it in conv_transpose2d_mean_shift_logsumexp_scale.certificate.txt and
@@ -197,7 +197,6 @@ HOST_DEVICE void conv_transpose2d_mean_shift_logsumexp_scale_joined_backward3(M 
   const M grad_t3 = grad * of_row1 * t4;
   out[0] = out[1] = grad_t3;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double row_amax, of_row, row_sum, of_row1; };
 struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Largest> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose2d_mean_shift_logsumexp_scale_joined_backward1(in[1], in[2]))
@@ -232,8 +231,10 @@ struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, Forward2, Forward3> {
   static constexpr bool ONCE_A_ROW = true;
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
+  FUSEGEN_SAVED(2, to[0] = p.row_amax; to[1] = p.row_sum)
 };
-struct Backward : Rows<3, 2, 0, BackwardValues, Backward1, Backward2, Backward3> {
+struct Backward : Rows<3, 2, 0, WithSaved<BackwardValues, 2>, OneLoop<Saved<Backward1, 0>, Saved<Backward2, 1>>,
+    Backward3> {
   FUSEGEN_VALUES()
   static constexpr bool APART = true;
   static constexpr unsigned OF_FEATURES = 4;
@@ -243,7 +244,7 @@ struct Backward : Rows<3, 2, 0, BackwardValues, Backward1, Backward2, Backward3>
   using Math16 = FastFloat;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(conv_transpose2d_mean_shift_logsumexp_scale_joined)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(conv_transpose2d_mean_shift_logsumexp_scale_joined)
 """
 JOINED_CPU_SOURCE = r"""
 #include "cpu/rows.h"

@@ -8,7 +8,7 @@
 #     centred = x - mean(x)
 #
 # Forward: 3 loops over the elements of a row.
-# Gradient: 4 loops over the elements of a row.
+# Gradient: 4 loops over the elements of a row, 2 on CUDA by saved sums.
 # Its evidence, once certified, lies beside it in conv_transpose3d_layer_norm_gelu_scale.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -125,7 +125,6 @@ HOST_DEVICE void conv_transpose3d_layer_norm_gelu_scale_backward4(M grad, M x, M
   out[2] = grad_gelu_x * t3;
   out[3] = grad_gelu_x;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double scaling_factor, layer_norm_eps, row_share, row_sum, of_row, row_sum1, of_row1, row_sum2,
     row_sum3, of_row2, of_row3; };
 struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Added> {
@@ -175,9 +174,10 @@ struct Forward : Rows<4, 1, 2, Shifted<ForwardValues>, CentredSums<Forward1, For
   static constexpr unsigned OF_FEATURES = 12;
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
+  FUSEGEN_SAVED(2, to[0] = p.row_sum; to[1] = p.row_sum1)
 };
-struct Backward : Rows<5, 4, 2, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
-    0>, Backward3, Backward4> {
+struct Backward : Rows<5, 4, 2, WithSaved<BackwardValues, 2>, OneLoop<Saved<Backward1, 0>, Saved<Backward2, 1>,
+    Saved<Backward3, -1, -1>>, Backward4> {
   FUSEGEN_VALUES(p.scaling_factor = call.param[0]; p.layer_norm_eps = call.param[1]; p.row_share = 1 / length)
   static constexpr unsigned OF_FEATURES = 24;
   static constexpr unsigned FEATURES = 12;
@@ -185,7 +185,7 @@ struct Backward : Rows<5, 4, 2, Shifted<BackwardValues>, CentredSums<Backward1, 
   using Math16 = FastFloat;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(conv_transpose3d_layer_norm_gelu_scale)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(conv_transpose3d_layer_norm_gelu_scale)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"

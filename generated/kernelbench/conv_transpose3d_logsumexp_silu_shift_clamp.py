@@ -6,7 +6,7 @@
 #   then: y = min(max(x - bias, -1), 1)
 #
 # gated. Forward: 2 loops over the elements of a row.
-# gated. Gradient: 3 loops over the elements of a row.
+# gated. Gradient: 3 loops over the elements of a row, one on CUDA by saved sums.
 # Forward: 1 multiply-add, 2 selections an element.
 # Gradient: 1 multiply-add, 4 comparisons, 4 selections an element.
 # Its evidence, once certified, lies beside it in conv_transpose3d_logsumexp_silu_shift_clamp.certificate.txt and
@@ -98,6 +98,7 @@ struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, Forward2, Forward3> {
   static constexpr bool ONCE_A_ROW = true;
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
+  FUSEGEN_SAVED(2, to[0] = p.row_amax; to[1] = p.row_sum)
 };
 template <typename M>
 HOST_DEVICE void conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward3(M grad, M x, M conv_transpose_bias,
@@ -108,7 +109,6 @@ HOST_DEVICE void conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward3(M g
   const M grad_t3 = grad_t8 * (of_row1 + M(joined) * of_row2) * of_row3 * t4;
   out[0] = out[1] = grad_t3;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double row_amax, of_row, row_sum, joined, of_row1, of_row2, of_row3; };
 struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Largest> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward1(in[1], in[2]))
@@ -134,7 +134,8 @@ struct Backward3 : Stores<BackwardValues, READS<0, 1, 2>, 2> {
   FUSEGEN_ELEMENT(conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward3(in[0], in[1], in[2], p.of_row, p.of_row1,
       p.joined, p.of_row2, p.of_row3, out))
 };
-struct Backward : Rows<3, 2, 0, BackwardValues, Backward1, Backward2, Backward3> {
+struct Backward : Rows<3, 2, 0, WithSaved<BackwardValues, 2>, OneLoop<Saved<Backward1, 0>, Saved<Backward2, 1>>,
+    Backward3> {
   FUSEGEN_VALUES()
   static constexpr bool APART = true;
   static constexpr unsigned OF_FEATURES = 4;
@@ -144,7 +145,7 @@ struct Backward : Rows<3, 2, 0, BackwardValues, Backward1, Backward2, Backward3>
   using Math16 = FastFloat;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(conv_transpose3d_logsumexp_silu_shift_clamp_gated)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(conv_transpose3d_logsumexp_silu_shift_clamp_gated)
 """
 GATED_CPU_SOURCE = r"""
 #include "cpu/rows.h"
@@ -188,7 +189,6 @@ HOST_DEVICE void conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward3(M g
   const M grad_t3 = grad_t8 * (of_row1 + joined * of_row2) * of_row3 * t4;
   out[0] = out[1] = grad_t3;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double row_amax, of_row, row_sum, joined, of_row1, of_row2, of_row3; };
 struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Largest> {
   FUSEGEN_ELEMENT(out[0] = conv_transpose3d_logsumexp_silu_shift_clamp_gated_backward1(in[1], in[2]))

@@ -10,7 +10,7 @@
 #         along(group_norm_bias, 1)
 #
 # Forward: 3 loops over the elements of a row.
-# Gradient: 4 loops over the elements of a row.
+# Gradient: 4 loops over the elements of a row, 2 on CUDA by saved sums.
 # Its evidence, once certified, lies beside it in conv_transpose3d_silu_group_norm_hardswish.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -120,6 +120,7 @@ struct Forward : Rows<4, 1, 1, Shifted<ForwardValues>, CentredSums<Forward1, For
   static constexpr bool BY_CHANNEL = true;
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
+  FUSEGEN_SAVED(2, to[0] = p.row_sum; to[1] = p.row_sum1)
 };
 template <typename M>
 HOST_DEVICE void conv_transpose3d_silu_group_norm_hardswish_backward3(M grad, M x, M conv_transpose_bias,
@@ -160,7 +161,6 @@ HOST_DEVICE void conv_transpose3d_silu_group_norm_hardswish_backward4(M grad, M 
   out[2] = grad_normed * t4;
   out[3] = grad_normed;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double group_norm_eps, row_share, row_sum, of_row, row_sum1, of_row1, row_sum2, row_sum3,
     of_row2, of_row3; };
 struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Added> {
@@ -194,8 +194,8 @@ struct Backward4 : Stores<BackwardValues, READS<0, 1, 2, 3, 4>, 4> {
   FUSEGEN_ELEMENT(conv_transpose3d_silu_group_norm_hardswish_backward4(in[0], in[1], in[2], in[3], in[4], p.of_row,
       p.of_row1, p.of_row2, p.of_row3, out))
 };
-struct Backward : Rows<5, 4, 1, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
-    0>, Backward3, Backward4> {
+struct Backward : Rows<5, 4, 1, WithSaved<BackwardValues, 2>, OneLoop<Saved<Backward1, 0>, Saved<Backward2, 1>,
+    Saved<Backward3, -1, -1>>, Backward4> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
   static constexpr unsigned OF_FEATURES = 28;
   static constexpr bool BY_CHANNEL = true;
@@ -204,7 +204,7 @@ struct Backward : Rows<5, 4, 1, Shifted<BackwardValues>, CentredSums<Backward1, 
   using Math16 = FastFloat;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(conv_transpose3d_silu_group_norm_hardswish)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(conv_transpose3d_silu_group_norm_hardswish)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"
@@ -285,7 +285,6 @@ HOST_DEVICE void conv_transpose3d_silu_group_norm_hardswish_backward4(M grad, M 
   out[2] = grad_normed * t4;
   out[3] = grad_normed;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double group_norm_eps, row_share, row_sum, of_row, row_sum1, of_row1, row_sum2, row_sum3,
     of_row2, of_row3; };
 struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Added> {

@@ -60,7 +60,6 @@ template <typename M>
 HOST_DEVICE M images_rms_norm_backward2(M grad, M x, OfRow<M> of_row, OfRow<M> of_row1) {
   return grad * of_row + of_row1 * (M(2) * x);
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double eps, row_share, row_sum, row_sum1, of_row, of_row1; };
 struct Backward1 : Reduces<BackwardValues, READS<0, 1>, Added, Added> {
   FUSEGEN_ELEMENT(images_rms_norm_backward1(in[0], in[1], out))
@@ -87,14 +86,15 @@ struct Forward : Rows<1, 1, 1, ForwardValues, Forward1, Forward2> {
   FUSEGEN_VALUES(p.eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool APART = true;
   static constexpr bool RECOMPUTES = true;
+  FUSEGEN_SAVED(1, to[0] = p.row_sum)
 };
-struct Backward : Rows<2, 1, 1, BackwardValues, Backward1, Backward2> {
+struct Backward : Rows<2, 1, 1, WithSaved<BackwardValues, 1>, OneLoop<Saved<Backward1, 0, -1>>, Backward2> {
   FUSEGEN_VALUES(p.eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool APART = true;
   static constexpr bool RECOMPUTES = true;
 };
 }}  // namespace fusegen
-FUSEGEN_KERNELS(images_rms_norm)
+FUSEGEN_SAVING_KERNELS(images_rms_norm)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"

@@ -5,7 +5,7 @@
 #   y = softmax(scale · x)
 #
 # Forward: 3 loops over the elements of a row.
-# Gradient: 3 loops over the elements of a row.
+# Gradient: 3 loops over the elements of a row, 2 on CUDA by saved sums.
 # Its evidence, once certified, lies beside it in linear_batch_norm_scale_softmax.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -84,7 +84,6 @@ HOST_DEVICE void linear_batch_norm_scale_softmax_backward3(M grad, M x, M scale,
   out[0] = grad_t * scale;
   out[1] = grad_t * x;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double row_amax, row_sum, row_sum1, of_row1, of_row2; };
 struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Largest> {
   FUSEGEN_ELEMENT(out[0] = linear_batch_norm_scale_softmax_backward1(in[1], in[2]))
@@ -120,8 +119,10 @@ struct Forward : Rows<2, 1, 0, ForwardValues, Forward1, Forward2, Forward3> {
   static constexpr unsigned OF_FEATURES = 2;
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
+  FUSEGEN_SAVED(2, to[0] = p.row_amax; to[1] = p.row_sum)
 };
-struct Backward : Rows<3, 2, 0, BackwardValues, Backward1, Backward2, Backward3> {
+struct Backward : Rows<3, 2, 0, WithSaved<BackwardValues, 2>, OneLoop<Saved<Backward1, 0>, Saved<Backward2, 1, -1>>,
+    Backward3> {
   FUSEGEN_VALUES()
   static constexpr bool APART = true;
   static constexpr unsigned OF_FEATURES = 4;
@@ -130,7 +131,7 @@ struct Backward : Rows<3, 2, 0, BackwardValues, Backward1, Backward2, Backward3>
   using Math16 = FastFloat;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(linear_batch_norm_scale_softmax)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(linear_batch_norm_scale_softmax)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"

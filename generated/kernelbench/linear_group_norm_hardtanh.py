@@ -8,7 +8,7 @@
 #         along(group_norm_bias, 1)
 #
 # Forward: 3 loops over the elements of a row.
-# Gradient: 4 loops over the elements of a row.
+# Gradient: 4 loops over the elements of a row, 2 on CUDA by saved sums.
 # Its evidence, once certified, lies beside it in linear_group_norm_hardtanh.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -104,7 +104,6 @@ HOST_DEVICE void linear_group_norm_hardtanh_backward4(M grad, M x, M group_norm_
   out[1] = normed >= hardtanh_min ? (normed <= hardtanh_max ? grad * t3 : M(0)) : M(0);
   out[2] = normed >= hardtanh_min ? (normed <= hardtanh_max ? grad : M(0)) : M(0);
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double hardtanh_min, hardtanh_max, group_norm_eps, row_share, row_sum, of_row, row_sum1,
     of_row1, row_sum2, row_sum3, of_row2, of_row3; };
 struct Backward1 : Reduces<BackwardValues, READS<1>, Added> {
@@ -150,9 +149,10 @@ struct Forward : Rows<3, 1, 3, Shifted<ForwardValues>, CentredSums<Forward1, For
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 6;
   static constexpr bool BY_CHANNEL = true;
+  FUSEGEN_SAVED(2, to[0] = p.row_sum; to[1] = p.row_sum1)
 };
-struct Backward : Rows<4, 3, 3, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
-    0>, Backward3, Backward4> {
+struct Backward : Rows<4, 3, 3, WithSaved<BackwardValues, 2>, OneLoop<Saved<Backward1, 0>, Saved<Backward2, 1>,
+    Saved<Backward3, -1, -1>>, Backward4> {
   FUSEGEN_VALUES(p.hardtanh_min = call.param[0]; p.hardtanh_max = call.param[1]; p.group_norm_eps = call.param[2];
       p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
@@ -161,7 +161,7 @@ struct Backward : Rows<4, 3, 3, Shifted<BackwardValues>, CentredSums<Backward1, 
   static constexpr unsigned FEATURES = 6;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(linear_group_norm_hardtanh)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(linear_group_norm_hardtanh)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"

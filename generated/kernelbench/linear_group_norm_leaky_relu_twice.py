@@ -8,7 +8,7 @@
 #     activated = leaky_relu(normed, negative_slope)
 #
 # Forward: 3 loops over the elements of a row.
-# Gradient: 4 loops over the elements of a row.
+# Gradient: 4 loops over the elements of a row, 2 on CUDA by saved sums.
 # Its evidence, once certified, lies beside it in linear_group_norm_leaky_relu_twice.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -107,7 +107,6 @@ HOST_DEVICE void linear_group_norm_leaky_relu_twice_backward4(M grad, M x, M gn_
   out[1] = grad_normed * t3;
   out[2] = grad_normed;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double negative_slope, gn_eps, row_share, row_sum, of_row, row_sum1, of_row1, row_sum2,
     row_sum3, of_row2, of_row3; };
 struct Backward1 : Reduces<BackwardValues, READS<1>, Added> {
@@ -152,9 +151,10 @@ struct Forward : Rows<3, 1, 2, Shifted<ForwardValues>, CentredSums<Forward1, For
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 6;
   static constexpr bool BY_CHANNEL = true;
+  FUSEGEN_SAVED(2, to[0] = p.row_sum; to[1] = p.row_sum1)
 };
-struct Backward : Rows<4, 3, 2, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
-    0>, Backward3, Backward4> {
+struct Backward : Rows<4, 3, 2, WithSaved<BackwardValues, 2>, OneLoop<Saved<Backward1, 0>, Saved<Backward2, 1>,
+    Saved<Backward3, -1, -1>>, Backward4> {
   FUSEGEN_VALUES(p.negative_slope = call.param[0]; p.gn_eps = call.param[1]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 12;
@@ -162,7 +162,7 @@ struct Backward : Rows<4, 3, 2, Shifted<BackwardValues>, CentredSums<Backward1, 
   static constexpr unsigned FEATURES = 6;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(linear_group_norm_leaky_relu_twice)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(linear_group_norm_leaky_relu_twice)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"

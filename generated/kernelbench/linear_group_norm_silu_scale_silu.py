@@ -8,7 +8,7 @@
 #         along(group_norm_bias, 1)
 #
 # Forward: 3 loops over the elements of a row.
-# Gradient: 4 loops over the elements of a row.
+# Gradient: 4 loops over the elements of a row, 2 on CUDA by saved sums.
 # Its evidence, once certified, lies beside it in linear_group_norm_silu_scale_silu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -117,7 +117,6 @@ HOST_DEVICE void linear_group_norm_silu_scale_silu_backward4(M grad, M x, M grou
   out[2] = grad_normed;
   out[3] = grad_silu_x * t6;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double group_norm_eps, row_share, row_sum, of_row, row_sum1, of_row1, row_sum2, row_sum3,
     of_row2, of_row3; };
 struct Backward1 : Reduces<BackwardValues, READS<1>, Added> {
@@ -167,9 +166,10 @@ struct Forward : Rows<4, 1, 1, Shifted<ForwardValues>, CentredSums<Forward1, For
   static constexpr bool BY_CHANNEL = true;
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
+  FUSEGEN_SAVED(2, to[0] = p.row_sum; to[1] = p.row_sum1)
 };
-struct Backward : Rows<5, 4, 1, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
-    0>, Backward3, Backward4> {
+struct Backward : Rows<5, 4, 1, WithSaved<BackwardValues, 2>, OneLoop<Saved<Backward1, 0>, Saved<Backward2, 1>,
+    Saved<Backward3, -1, -1>>, Backward4> {
   FUSEGEN_VALUES(p.group_norm_eps = call.param[0]; p.row_share = 1 / length)
   static constexpr unsigned OF_FEATURES = 28;
   static constexpr bool BY_CHANNEL = true;
@@ -178,7 +178,7 @@ struct Backward : Rows<5, 4, 1, Shifted<BackwardValues>, CentredSums<Backward1, 
   using Math16 = FastFloat;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(linear_group_norm_silu_scale_silu)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(linear_group_norm_silu_scale_silu)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"

@@ -5,7 +5,7 @@
 #   y = (centred · (1 / √(mean(centred²) + eps)) + y) · y,  centred = x - mean(x)
 #
 # Forward: 3 loops over the elements of a row.
-# Gradient: 3 loops over the elements of a row.
+# Gradient: 3 loops over the elements of a row, 2 on CUDA by saved sums.
 # Its evidence, once certified, lies beside it in linear_instance_norm_residual_scale.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -91,7 +91,6 @@ HOST_DEVICE void linear_instance_norm_residual_scale_backward3(M grad, M x, M y,
   out[0] = grad_centred + of_row3;
   out[1] = grad * (centred * of_row1 + y) + grad_t4;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double eps, row_share, row_sum, row_sum3, of_row, row_sum1, row_sum2, of_row1, of_row2, of_row3;
     };
 struct Backward1 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added> {
@@ -131,15 +130,16 @@ struct Forward : Rows<2, 1, 1, Shifted<ForwardValues>, CentredSums<Forward1, For
   FUSEGEN_VALUES(p.eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool APART = true;
   static constexpr bool RECOMPUTES = true;
+  FUSEGEN_SAVED(2, to[0] = p.row_sum; to[1] = p.row_sum1)
 };
-struct Backward : Rows<3, 2, 1, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
-    0, 1>, Backward3> {
+struct Backward : Rows<3, 2, 1, WithSaved<BackwardValues, 2>, OneLoop<Saved<Backward1, 0, -1>, Saved<Backward2, 1, -1>>,
+    Backward3> {
   FUSEGEN_VALUES(p.eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool APART = true;
   static constexpr bool RECOMPUTES = true;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(linear_instance_norm_residual_scale)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(linear_instance_norm_residual_scale)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"

@@ -11,7 +11,7 @@
 #     spread = sum(constant · (total - shifted)) / length()
 #
 # Forward: 3 loops over the elements of a row.
-# Gradient: 3 loops over the elements of a row.
+# Gradient: 3 loops over the elements of a row, 2 on CUDA by saved sums.
 # Its evidence, once certified, lies beside it in weighted_cross_entropy.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -128,7 +128,6 @@ HOST_DEVICE void weighted_cross_entropy_backward4(M grad, M logits, M weight, M 
       + (M(count) <= M(0) ? row_sum2 : row_sum2 + grad_t5) * of_row1 * t;
   out[1] = M(0);
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double label_smoothing, row_share, count, row_sum1, row_amax, row_sum, row_sum2, of_row1; };
 struct Backward1 : Picks<BackwardValues, READS<2, 3>, 2> {
   FUSEGEN_ELEMENT(weighted_cross_entropy_backward1(in[2], in[3], out))
@@ -174,9 +173,11 @@ struct Forward : Rows<3, 1, 1, ForwardValues, Forward1, Forward2, Forward3, Forw
   static constexpr bool ONCE_A_ROW = true;
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
+  FUSEGEN_SAVED(2, to[0] = p.row_amax; to[1] = p.row_sum)
 };
 FUSEGEN_INDEX(Forward)
-struct Backward : Rows<4, 2, 1, BackwardValues, Backward1, Backward2, Backward3, PickedApart<Backward4>> {
+struct Backward : Rows<4, 2, 1, WithSaved<BackwardValues, 2>, Backward1, OneLoop<Saved<Backward2, 0>, Saved<Backward3,
+    1, -1>>, PickedApart<Backward4>> {
   FUSEGEN_VALUES(p.label_smoothing = call.param[0]; p.row_share = 1 / length)
   static constexpr unsigned OF_FEATURES = 4;
   static constexpr unsigned INDICES = 8;
@@ -187,7 +188,7 @@ struct Backward : Rows<4, 2, 1, BackwardValues, Backward1, Backward2, Backward3,
 };
 FUSEGEN_INDEX(Backward)
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(weighted_cross_entropy)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(weighted_cross_entropy)
 FUSEGEN_TOTAL(weighted_cross_entropy)
 """
 CPU_SOURCE = r"""

@@ -73,7 +73,6 @@ HOST_DEVICE void add_rms_norm_backward2(M grad_y, M grad_s, M x, M residual, M w
   out[0] = out[1] = grad_s2;
   out[2] = grad_y * (s * of_row);
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double eps, row_share, row_sum, row_sum1, of_row, of_row1; };
 struct Backward1 : Reduces<BackwardValues, READS<0, 2, 3, 4>, Added, Added> {
   FUSEGEN_ELEMENT(add_rms_norm_backward1(in[0], in[2], in[3], in[4], out))
@@ -100,15 +99,16 @@ struct Forward : Rows<3, 2, 1, ForwardValues, Forward1, Forward2> {
   FUSEGEN_VALUES(p.eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 4;
+  FUSEGEN_SAVED(1, to[0] = p.row_sum)
 };
-struct Backward : Rows<5, 3, 1, BackwardValues, Backward1, Backward2> {
+struct Backward : Rows<5, 3, 1, WithSaved<BackwardValues, 1>, OneLoop<Saved<Backward1, 0, -1>>, Backward2> {
   FUSEGEN_VALUES(p.eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 16;
   static constexpr unsigned FEATURES = 4;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(add_rms_norm)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(add_rms_norm)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"

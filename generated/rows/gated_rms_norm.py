@@ -76,7 +76,6 @@ HOST_DEVICE void gated_rms_norm_backward2(M grad, M x, M gate, M weight, OfRow<M
   out[1] = grad_t2 * (t + gate * sigmoid_slope(gate));
   out[2] = grad * (h * of_row);
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double eps, row_share, row_sum, row_sum1, of_row, of_row1; };
 struct Backward1 : Reduces<BackwardValues, READS<0, 1, 2, 3>, Added, Added> {
   FUSEGEN_ELEMENT(gated_rms_norm_backward1(in[0], in[1], in[2], in[3], out))
@@ -106,8 +105,9 @@ struct Forward : Rows<3, 1, 1, ForwardValues, Forward1, Forward2> {
   static constexpr unsigned OF_FEATURES = 4;
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
+  FUSEGEN_SAVED(1, to[0] = p.row_sum)
 };
-struct Backward : Rows<4, 3, 1, BackwardValues, Backward1, Backward2> {
+struct Backward : Rows<4, 3, 1, WithSaved<BackwardValues, 1>, OneLoop<Saved<Backward1, 0, -1>>, Backward2> {
   FUSEGEN_VALUES(p.eps = call.param[0]; p.row_share = 1 / length)
   static constexpr unsigned OF_FEATURES = 8;
   static constexpr unsigned FEATURES = 4;
@@ -115,7 +115,7 @@ struct Backward : Rows<4, 3, 1, BackwardValues, Backward1, Backward2> {
   using Math16 = FastFloat;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(gated_rms_norm)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(gated_rms_norm)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"

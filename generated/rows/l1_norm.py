@@ -60,6 +60,7 @@ namespace fusegen { namespace {
 struct Forward : Rows<1, 1, 1, ForwardValues, Forward1, Forward2> {
   FUSEGEN_VALUES(p.eps = call.param[0])
   static constexpr bool RECOMPUTES = true;
+  FUSEGEN_SAVED(1, to[0] = p.row_sum)
 };
 HOST_DEVICE void l1_norm_backward1_row(double row_sum, double eps, double row_sum1, double* out) {
   const double of_row = reciprocal(maximum(row_sum, eps));
@@ -67,7 +68,6 @@ HOST_DEVICE void l1_norm_backward1_row(double row_sum, double eps, double row_su
   out[0] = of_row;
   out[1] = row_sum == eps ? grad_t2 * 0.5 : grad_t2;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double eps, row_sum, row_sum1, of_row, of_row1; };
 struct Backward1 : Reduces<BackwardValues, READS<0, 1>, Added, Added> {
   FUSEGEN_ELEMENT(l1_norm_backward1(in[0], in[1], out))
@@ -83,12 +83,12 @@ struct Backward2 : Stores<BackwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
   FUSEGEN_ELEMENT(out[0] = l1_norm_backward2(in[0], in[1], p.of_row, p.row_sum, p.eps, p.of_row1))
 };
-struct Backward : Rows<2, 1, 1, BackwardValues, Backward1, Backward2> {
+struct Backward : Rows<2, 1, 1, WithSaved<BackwardValues, 1>, OneLoop<Saved<Backward1, 0, -1>>, Backward2> {
   FUSEGEN_VALUES(p.eps = call.param[0])
   static constexpr bool RECOMPUTES = true;
 };
 }}  // namespace fusegen
-FUSEGEN_KERNELS(l1_norm)
+FUSEGEN_SAVING_KERNELS(l1_norm)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"
@@ -105,7 +105,6 @@ HOST_DEVICE void l1_norm_backward1_row(double row_sum, double eps, double row_su
   out[0] = of_row;
   out[1] = row_sum == eps ? grad_t2 / 2.0 : grad_t2;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double eps, row_sum, row_sum1, of_row, of_row1; };
 struct Backward1 : Reduces<BackwardValues, READS<0, 1>, Added, Added> {
   FUSEGEN_ELEMENT(l1_norm_backward1(in[0], in[1], out))

@@ -60,6 +60,7 @@ namespace fusegen { namespace {
 struct Forward : Rows<1, 1, 1, ForwardValues, Forward1, Forward2> {
   FUSEGEN_VALUES(p.eps = call.param[0])
   static constexpr bool RECOMPUTES = true;
+  FUSEGEN_SAVED(1, to[0] = p.row_sum)
 };
 HOST_DEVICE void l2_norm_backward1_row(double row_sum, double eps, double row_sum1, double* out) {
   const double t2 = sqrt(row_sum);
@@ -69,7 +70,6 @@ HOST_DEVICE void l2_norm_backward1_row(double row_sum, double eps, double row_su
   out[1] = of_row;
   out[2] = (t2 == eps ? grad_t3 * 0.5 : grad_t3) / (2.0 * t2);
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double eps, row_sum, row_sum1, t2, of_row, of_row1; };
 struct Backward1 : Reduces<BackwardValues, READS<0, 1>, Added, Added> {
   FUSEGEN_ELEMENT(l2_norm_backward1(in[0], in[1], out))
@@ -87,12 +87,12 @@ struct Backward2 : Stores<BackwardValues, READS<0, 1>, 1> {
   static constexpr bool CANCELS = true;
   FUSEGEN_ELEMENT(out[0] = l2_norm_backward2(in[0], in[1], p.of_row, p.t2, p.eps, p.of_row1))
 };
-struct Backward : Rows<2, 1, 1, BackwardValues, Backward1, Backward2> {
+struct Backward : Rows<2, 1, 1, WithSaved<BackwardValues, 1>, OneLoop<Saved<Backward1, 0, -1>>, Backward2> {
   FUSEGEN_VALUES(p.eps = call.param[0])
   static constexpr bool RECOMPUTES = true;
 };
 }}  // namespace fusegen
-FUSEGEN_KERNELS(l2_norm)
+FUSEGEN_SAVING_KERNELS(l2_norm)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"
@@ -111,7 +111,6 @@ HOST_DEVICE void l2_norm_backward1_row(double row_sum, double eps, double row_su
   out[1] = of_row;
   out[2] = (t2 == eps ? grad_t3 / 2.0 : grad_t3) / (2.0 * t2);
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double eps, row_sum, row_sum1, t2, of_row, of_row1; };
 struct Backward1 : Reduces<BackwardValues, READS<0, 1>, Added, Added> {
   FUSEGEN_ELEMENT(l2_norm_backward1(in[0], in[1], out))

@@ -5,7 +5,7 @@
 #   y = gelu(normed),  centred = x - mean(x),  normed = centred · (1 / √(mean(centred²) + eps)) · weight + bias
 #
 # Forward: 3 loops over the elements of a row.
-# Gradient: 4 loops over the elements of a row.
+# Gradient: 4 loops over the elements of a row, 2 on CUDA by saved sums.
 # Its evidence, once certified, lies beside it in layer_norm_gelu.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -97,7 +97,6 @@ HOST_DEVICE void layer_norm_gelu_backward4(M grad, M x, M weight, M bias, OfRow<
   out[1] = grad_normed * t3;
   out[2] = grad_normed;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double eps, row_share, row_sum, of_row, row_sum1, of_row1, row_sum2, row_sum3, of_row2, of_row3;
     };
 struct Backward1 : Reduces<BackwardValues, READS<1>, Added> {
@@ -144,9 +143,10 @@ struct Forward : Rows<3, 1, 1, Shifted<ForwardValues>, CentredSums<Forward1, For
   static constexpr unsigned OF_FEATURES = 6;
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
+  FUSEGEN_SAVED(2, to[0] = p.row_sum; to[1] = p.row_sum1)
 };
-struct Backward : Rows<4, 3, 1, Shifted<BackwardValues>, CentredSums<Backward1, Backward2, &BackwardValues::of_row, 0,
-    0>, Backward3, Backward4> {
+struct Backward : Rows<4, 3, 1, WithSaved<BackwardValues, 2>, OneLoop<Saved<Backward1, 0>, Saved<Backward2, 1>,
+    Saved<Backward3, -1, -1>>, Backward4> {
   FUSEGEN_VALUES(p.eps = call.param[0]; p.row_share = 1 / length)
   static constexpr unsigned OF_FEATURES = 12;
   static constexpr unsigned FEATURES = 6;
@@ -154,7 +154,7 @@ struct Backward : Rows<4, 3, 1, Shifted<BackwardValues>, CentredSums<Backward1, 
   using Math16 = FastFloat;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(layer_norm_gelu)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(layer_norm_gelu)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"

@@ -64,7 +64,6 @@ HOST_DEVICE void rms_norm_backward2(M grad, M x, M weight, OfRow<M> of_row, OfRo
   out[0] = grad_t3 * of_row + of_row1 * (M(2) * x);
   out[1] = grad * (x * of_row);
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double eps, row_share, row_sum, row_sum1, of_row, of_row1; };
 struct Backward1 : Reduces<BackwardValues, READS<0, 1, 2>, Added, Added> {
   FUSEGEN_ELEMENT(rms_norm_backward1(in[0], in[1], in[2], out))
@@ -91,15 +90,16 @@ struct Forward : Rows<2, 1, 1, ForwardValues, Forward1, Forward2> {
   FUSEGEN_VALUES(p.eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 2;
+  FUSEGEN_SAVED(1, to[0] = p.row_sum)
 };
-struct Backward : Rows<3, 2, 1, BackwardValues, Backward1, Backward2> {
+struct Backward : Rows<3, 2, 1, WithSaved<BackwardValues, 1>, OneLoop<Saved<Backward1, 0, -1>>, Backward2> {
   FUSEGEN_VALUES(p.eps = call.param[0]; p.row_share = 1 / length)
   static constexpr bool RECOMPUTES = true;
   static constexpr unsigned OF_FEATURES = 4;
   static constexpr unsigned FEATURES = 2;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(rms_norm)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(rms_norm)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"

@@ -5,7 +5,7 @@
 #   y = softmax(scale · x + mask)
 #
 # Forward: 3 loops over the elements of a row.
-# Gradient: 3 loops over the elements of a row.
+# Gradient: 3 loops over the elements of a row, 2 on CUDA by saved sums.
 # Its evidence, once certified, lies beside it in scaled_masked_softmax.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -86,7 +86,6 @@ HOST_DEVICE void scaled_masked_softmax_backward3(M grad, M x, M mask, OfRow<M> s
   out[0] = grad_t2 * scale;
   out[1] = grad_t2;
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double scale, row_amax, row_sum, row_sum1, of_row1, of_row2; };
 struct Backward1 : Reduces<BackwardValues, READS<1, 2>, Largest> {
   FUSEGEN_ELEMENT(out[0] = scaled_masked_softmax_backward1(in[1], in[2], p.scale))
@@ -120,14 +119,16 @@ struct Forward : Rows<2, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
   FUSEGEN_VALUES(p.scale = call.param[0])
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
+  FUSEGEN_SAVED(2, to[0] = p.row_amax; to[1] = p.row_sum)
 };
-struct Backward : Rows<3, 2, 1, BackwardValues, Backward1, Backward2, Backward3> {
+struct Backward : Rows<3, 2, 1, WithSaved<BackwardValues, 2>, OneLoop<Saved<Backward1, 0>, Saved<Backward2, 1, -1>>,
+    Backward3> {
   FUSEGEN_VALUES(p.scale = call.param[0])
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
 };
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(scaled_masked_softmax)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(scaled_masked_softmax)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"

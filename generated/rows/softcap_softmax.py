@@ -5,7 +5,7 @@
 #   y = softmax(cap · tanh(x / cap))
 #
 # Forward: 3 loops over the elements of a row.
-# Gradient: 3 loops over the elements of a row.
+# Gradient: 3 loops over the elements of a row, 2 on CUDA by saved sums.
 # Its evidence, once certified, lies beside it in softcap_softmax.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -86,7 +86,6 @@ HOST_DEVICE M softcap_softmax_backward3(M grad, M x, OfRow<M> cap, OfRow<M> row_
   const M t4 = exp_below(softmax_input - row_amax);
   return (grad * of_row1 + of_row2) * t4 * cap * tanh_slope(t) * reciprocal(M(cap));
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double cap, row_amax, row_sum, row_sum1, of_row1, of_row2; };
 struct Backward1 : Reduces<BackwardValues, READS<1>, Largest> {
   FUSEGEN_ELEMENT(out[0] = softcap_softmax_backward1(in[1], p.cap))
@@ -120,14 +119,16 @@ struct Forward : Rows<1, 1, 1, ForwardValues, Forward1, Forward2, Forward3> {
   FUSEGEN_VALUES(p.cap = call.param[0])
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
+  FUSEGEN_SAVED(2, to[0] = p.row_amax; to[1] = p.row_sum)
 };
-struct Backward : Rows<2, 1, 1, BackwardValues, Backward1, Backward2, Backward3> {
+struct Backward : Rows<2, 1, 1, WithSaved<BackwardValues, 2>, OneLoop<Saved<Backward1, 0>, Saved<Backward2, 1, -1>>,
+    Backward3> {
   FUSEGEN_VALUES(p.cap = call.param[0])
   using Math32 = PlainDouble;
   using Math16 = FastFloat;
 };
 }}  // namespace fusegen
-FUSEGEN_KERNELS(softcap_softmax)
+FUSEGEN_SAVING_KERNELS(softcap_softmax)
 """
 CPU_SOURCE = r"""
 #include "cpu/rows.h"

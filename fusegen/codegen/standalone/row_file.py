@@ -23,18 +23,24 @@ KNOWN = known.Known(
 )
 TYPES = {"Reduces", "Picks", "Stores", "Rows", "LoadsRow"}  # what structs are derived from
 STRUCT = re.compile(r"^struct \w+ : (\w+)<", re.MULTILINE)
+HEAD = re.compile(r"^struct \w+ : [^{;]*\n[^{;]*\{$", re.MULTILINE)  # on several lines
 JOINED = {  # phases that the runtime's kernels run as one loop, and their values
     r"LargestAndSum<(\w+), (\w+), &[\w:]+>": r"\1, \2",
     r"CentredSums<(\w+),\s+(\w+),\s+&[\w:]+(?:,\s+\d+)+>": r"\1, \2",
     r"Shifted<(\w+)>": r"\1",
     r"PickedApart<(\w+)>": r"\1",
+    r"WithSaved<(\w+),\s+\d+>": r"\1",
+    r"\bSaved<(\w+)(?:,\s+-?\d+)+>": r"\1",
+    r"OneLoop<([\w,\s]+)>": r"\1",
+    r"FUSEGEN_SAVING_": "FUSEGEN_",
+    r",[\s#]+\w+[\s#]+on[\s#]+CUDA[\s#]+by[\s#]+saved[\s#]+sums": "",
 }
 DECISIONS = re.compile(
     r"  static constexpr \w+ "
     r"(?:RECOMPUTES|OF_FEATURES|BY_CHANNEL|EXACT|BOUNDED|CANCELS|WATCHES|APART) = \w+;\n"
     r"|  using Math16 = \w+;\n|FUSEGEN_(?:INDEX|TOTAL)\(\w+\)\n"
     r'|#include "(?:row_index\.h|cuda/(?:watched_conditions|long_rows|picked_apart)\.cuh)"\n'
-    r"|  FUSEGEN_MADE\((?:[^()]|\([^()]*\))*\)\n"
+    r"|  FUSEGEN_(?:MADE|SAVED)\((?:[^()]|\([^()]*\))*\)\n"
 )  # of the runtime's kernels: how they hold and round elements, and read an index
 WIDE = {  # values of rows in float32 beside elements of 16 bits
     r"\bstruct (\w+)Rows :": r"struct \1 :",
@@ -91,8 +97,14 @@ def prepared(module: str) -> str:
     is_wide = WITH_WIDE in module
     for pattern, apart in (JOINED | WIDE if is_wide else JOINED).items():
         module = re.sub(pattern, apart, module)
+    module = HEAD.sub(_head, module)
     without = DECISIONS.sub("", module if is_wide else OF_ROW.sub("", module))
     return STATEMENTS.sub(_filled, without.replace("using Math32 = ", "using Math = "))
+
+
+def _head(found: re.Match[str]) -> str:
+    """Return the head of a type on as few lines as there may be."""
+    return "\n".join(wrap(" ".join(found[0].split()), file_parts.WIDTH, subsequent_indent="    "))
 
 
 def _filled(found: re.Match[str]) -> str:

@@ -67,31 +67,37 @@ void describe_indices(const Call<N, P>& call, const Tensor* tensor, int count) {
 #ifdef FUSEGEN_DIVISOR
 // The values of rows and their reduction as the dispatcher calls them: behind the scalars a divisor, below 0 where the
 // index decides it, and the results are the reduction and the divisor.
-template <int IN, int PARAMS, class DTYPES, Launcher<IN, 1, PARAMS> LAUNCH,
-          const char* (*TOTAL)(const Call<IN + 1, PARAMS>&, const Reduction&)>
-void boxed_reduced(StableIValue* stack, uint64_t, uint64_t) {
+template <int N, int PARAMS, class TOTAL>
+void put_reduced(StableIValue* stack, const Call<N, PARAMS>& call, double known, TOTAL total) {
   Reduction to{};
-  std::memcpy(&to.known, stack + IN + PARAMS, sizeof(to.known));
-  RowOperands<IN, 1, PARAMS, DTYPES, false, Reduced::OUTPUT> of(stack);
-  const char* error = LAUNCH(of.call);
-  check(error == nullptr, error);
+  to.known = known;
   const int64_t room = 2 * MOST_TOTALS, step = 1;
-  Tensor result = new_tensor(0, &room, &step, of.call.dtype, of.call.device);
-  Tensor divisor = new_tensor(0, &room, &step, aoti_torch_dtype_float64(), of.call.device);
+  Tensor result = new_tensor(0, &room, &step, call.dtype, call.device);
+  Tensor divisor = new_tensor(0, &room, &step, aoti_torch_dtype_float64(), call.device);
   to.result = const_cast<void*>(view_of(result).data);
   to.divisor = static_cast<double*>(const_cast<void*>(view_of(divisor).data));
   to.weights = FUSEGEN_DIVISOR;
   Tensor partial;
 #ifdef ON_CUDA
-  if (rows_of(of.call) > MOST_OF_A_BLOCK) {
-    partial = new_tensor(1, &room, &step, aoti_torch_dtype_float64(), of.call.device);
+  if (rows_of(call) > MOST_OF_A_BLOCK) {
+    partial = new_tensor(1, &room, &step, aoti_torch_dtype_float64(), call.device);
     to.partial = static_cast<double*>(const_cast<void*>(view_of(partial).data));
   }
 #endif
-  error = TOTAL(of.call, to);
+  const char* error = total(call, to);
   check(error == nullptr, error);
   put(stack, result);
   put(stack + 1, divisor);
+}
+template <int IN, int PARAMS, class DTYPES, Launcher<IN, 1, PARAMS> LAUNCH,
+          const char* (*TOTAL)(const Call<IN + 1, PARAMS>&, const Reduction&)>
+void boxed_reduced(StableIValue* stack, uint64_t, uint64_t) {
+  double known;
+  std::memcpy(&known, stack + IN + PARAMS, sizeof(known));
+  RowOperands<IN, 1, PARAMS, DTYPES, false, Reduced::OUTPUT> of(stack);
+  const char* error = LAUNCH(of.call);
+  check(error == nullptr, error);
+  put_reduced(stack, of.call, known, TOTAL);
 }
 #endif
 

@@ -28,8 +28,13 @@ void begin(const Call& call, const Arguments& of) {
 Tensor result(const Call& call, Arguments& of) {
   begin(call, of);
   WithoutInterpreter released;
-  Tensor made = computed(call.forward, Stack(of.tensors.begin(), of.tensors.end()), of.scalars)[0].toTensor();
-  if (of.are_graded) record<Graded>(made, of.tensors, {&call, std::move(of.scalars), {}});
+  const bool saves = of.are_graded && saves_numbers(call, of.tensors[0]);
+  const auto found =
+      computed(saves ? *call.saving : call.forward, Stack(of.tensors.begin(), of.tensors.end()), of.scalars);
+  const Tensor made = found[0].toTensor();
+  variable_list numbers;
+  if (saves) numbers.push_back(found[1].toTensor());
+  if (of.are_graded) record<Graded>(made, of.tensors, {&call, std::move(of.scalars), {}}, numbers);
   return made;
 }
 
@@ -79,9 +84,11 @@ PyObject* called_loss(PyObject* self, PyObject* const* given, size_t flags, PyOb
 Tensor result_of_row_loss(const Call& call, Arguments& of, const Tensor& index, const std::string& reduction) {
   begin(call, of);
   WithoutInterpreter released;
-  const auto made = reduced_rows(call, of.tensors, index, of.scalars, reduction);
-  if (of.are_graded)
-    record<GradedRowLoss>(made.result, of.tensors, {&call, std::move(of.scalars), reduction}, {index, made.divisor});
+  const bool saves = of.are_graded && saves_numbers(call, of.tensors[0]);
+  const auto made = reduced_rows(call, of.tensors, index, of.scalars, reduction, saves);
+  variable_list others{index, made.divisor};
+  if (saves) others.push_back(made.numbers);
+  if (of.are_graded) record<GradedRowLoss>(made.result, of.tensors, {&call, std::move(of.scalars), reduction}, others);
   return made.result;
 }
 
@@ -170,27 +177,30 @@ PyObject* shown_as(PyObject*, PyObject* function) {
 }
 
 // compiled_call(forward, backward, python, recorded, begin, tensors, scalars, dtypes, most, saves_output, widens,
-// (shortest, parts), the numbers of RowShapes or nothing, the operator and the reduction of a loss of classes or
+// saves, (shortest, parts), the numbers of RowShapes or nothing, the operator and the reduction of a loss of classes or
 // nothing, the classes of layers or nothing)
 PyObject* compiled_call(PyObject*, PyObject* arguments) {
   HANDLE_TH_ERRORS
   const char *forward, *backward, *reduced = nullptr, *reduction = nullptr;
   PyObject *python, *recorded, *begin, *dtypes, *layers = nullptr;
   long long tensors, scalars, most, shortest, parts;
-  int saves_output, widens;
+  int saves_output, widens, saves;
   RowShapes rows{};
-  if (!PyArg_ParseTuple(arguments, "ssOOOLLO!Lpp(LL)|(LLpppp)(zz)O!", &forward, &backward, &python, &recorded, &begin,
-                        &tensors, &scalars, &PyTuple_Type, &dtypes, &most, &saves_output, &widens, &shortest, &parts,
-                        &rows.first, &rows.features, &rows.is_checked, &rows.has_one_row, &rows.has_dimensions,
-                        &rows.has_elements, &reduced, &reduction, &PyTuple_Type, &layers))
+  if (!PyArg_ParseTuple(arguments, "ssOOOLLO!Lppp(LL)|(LLpppp)(zz)O!", &forward, &backward, &python, &recorded, &begin,
+                        &tensors, &scalars, &PyTuple_Type, &dtypes, &most, &saves_output, &widens, &saves, &shortest,
+                        &parts, &rows.first, &rows.features, &rows.is_checked, &rows.has_one_row,
+                        &rows.has_dimensions, &rows.has_elements, &reduced, &reduction, &PyTuple_Type, &layers))
     return nullptr;
   auto& known = c10::Dispatcher::singleton();
   const auto of_forward = known.findSchemaOrThrow(forward, ""), of_backward = known.findSchemaOrThrow(backward, "");
   auto* call = new Call{of_forward,      of_backward, recorded,           begin,        size_t(tensors),
                         size_t(scalars), 0,           most,               bool(saves_output), bool(widens),
                         shortest,        parts,       rows,               {},           reduction ? reduction : "",
-                        layers};  // for ever
+                        layers,          {},          {}};  // for ever
   if (reduced) call->reduced = known.findSchemaOrThrow(reduced, "");
+  const std::string first = reduced ? reduced : forward, last = backward;
+  if (saves) call->saving = known.findSchemaOrThrow((first + "_saving").c_str(), "");
+  if (saves) call->reading = known.findSchemaOrThrow((last + "_reading").c_str(), "");
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(dtypes); ++k)
     call->dtypes |= 1ull << int(reinterpret_cast<THPDtype*>(PyTuple_GET_ITEM(dtypes, k))->scalar_type);
   for (PyObject* const held : {recorded, begin, layers}) Py_XINCREF(held);

@@ -9,7 +9,8 @@ namespace {
 
 template <class F, typename T, Features FEATURES>
 __global__ void __launch_bounds__(RUN_THREADS, RUN_RESIDENT)
-    channel_rows_kernel(const __grid_constant__ CallOf<F> call, const RunsOfRow runs, double* partial) {
+    channel_rows_kernel(const __grid_constant__ CallOf<F> call, const RunsOfRow runs, double* partial,
+                        const SavedMemory<F> saved) {
   using TEAM = Team<F, T, Shape<RUN_THREADS, 0, true, Kept::RUNS>, FEATURES>;
   constexpr int WARPS = RUN_THREADS / WARP, COUNT = count_of(HELD_OF<F>);
   extern __shared__ uint4 memory[];
@@ -20,7 +21,7 @@ __global__ void __launch_bounds__(RUN_THREADS, RUN_RESIDENT)
   const int n = int(call.size[call.rank - 1]), of_block = begin_of(first);
   const int64_t row = blockIdx.x / cluster_blocks();
   const typename TEAM::Memory own{nullptr, reinterpret_cast<Vector<T>*>(memory), runs.units,
-                                  {begin_of(warp), begin_of(warp + 1), of_block, runs.share}};
+                                  {begin_of(warp), begin_of(warp + 1), of_block, runs.share}, saved};
   typename TEAM::Sums sums;
   double* const parts = reinterpret_cast<double*>(memory + COUNT * runs.units);
   if constexpr (FEATURES == Features::ADDED) sums.of_part = parts - of_block / runs.share * SUMS_OF<F>;
@@ -57,7 +58,7 @@ bool launch_channel_rows(const RowLaunch<F>& of) {
   static Told told;
   cudaError_t error = allow_cluster(kernel, runs.blocks, bytes, of.shared, of.call.device, told);
   const ClusterLaunch to(of.rows, runs.blocks, RUN_THREADS, bytes, of.call.stream);
-  if (error == cudaSuccess) error = cudaLaunchKernelEx(&to.config, kernel, of.call, runs, partial);
+  if (error == cudaSuccess) error = cudaLaunchKernelEx(&to.config, kernel, of.call, runs, partial, of.saved);
   if (error != cudaSuccess) (void)cudaGetLastError();  // another kernel takes such rows
   if constexpr (FEATURES == Features::ADDED)
     if (error == cudaSuccess) {

@@ -13,14 +13,15 @@ constexpr int64_t MOST_HELD = 110 << 10;  // of a block of the largest cluster: 
 
 template <class F, typename T, Features FEATURES>
 __global__ void __launch_bounds__(HELD_THREADS, HELD_RESIDENT)
-    held_rows_kernel(const __grid_constant__ CallOf<F> call, typename F::Values* values, int units) {
+    held_rows_kernel(const __grid_constant__ CallOf<F> call, typename F::Values* values, int units,
+                     const SavedMemory<F> saved) {
   using TEAM = Team<F, T, Shape<HELD_THREADS, 0, true, Kept::SHARED>, FEATURES>;
   extern __shared__ uint4 memory[];
   __shared__ ClusterRoom<F> room;
   arrive_at_cluster();  // before which no block may store in this one's room
   const int blocks = cluster_blocks(), n = int(call.size[call.rank - 1]);
   const int lane = cluster_rank() * HELD_THREADS + int(threadIdx.x);
-  const typename TEAM::Memory own{values, reinterpret_cast<Vector<T>*>(memory), units, {}};
+  const typename TEAM::Memory own{values, reinterpret_cast<Vector<T>*>(memory), units, {}, saved};
   NoSums none;
   TEAM team{{n, lane, blocks * HELD_THREADS}, true, room, own, none};
   typename F::Values p = F::values(call, double(n));
@@ -29,13 +30,15 @@ __global__ void __launch_bounds__(HELD_THREADS, HELD_RESIDENT)
   run_phases(team, RowOf<F, T>(call, blockIdx.x / blocks), units_in_registers, p, static_cast<const F*>(nullptr));
 }
 
-// A call on a device: its rows, the workspace of sums, and the shared memory that a block may take beside its room.
+// A call on a device: its rows, the workspace of sums, the shared memory that a block may take beside its room,
+// and what is saved.
 template <class F>
 struct RowLaunch {
   const CallOf<F>& call;
   int64_t rows;
   void* workspace;
   int64_t shared;
+  SavedMemory<F> saved;
   typename F::Values* values() const { return static_cast<typename F::Values*>(workspace); }
 };
 
@@ -108,7 +111,7 @@ bool launch_held(const RowLaunch<F>& of) {
   static Told told;
   cudaError_t error = allow_cluster(kernel, blocks, of_block, most, of.call.device, told);
   const ClusterLaunch to(of.rows, blocks, HELD_THREADS, of_block, of.call.stream);
-  if (error == cudaSuccess) error = cudaLaunchKernelEx(&to.config, kernel, of.call, of.values(), int(units));
+  if (error == cudaSuccess) error = cudaLaunchKernelEx(&to.config, kernel, of.call, of.values(), int(units), of.saved);
   if (error != cudaSuccess) (void)cudaGetLastError();  // each phase loads the row again
   return error == cudaSuccess;
 }

@@ -82,7 +82,10 @@ __device__ __forceinline__ void run_phase_of_part(TEAM& team, const typename TEA
   if constexpr (IS_CENTRED<PHASE> && I <= AT) set_shift<PHASE>(team, row, p);
   if constexpr (IS_AGAIN<PHASE> && I <= AT)
     if (!p.again) return;
-  if constexpr (I < AT) {
+  if constexpr (IS_ONE_LOOP_OF_SAVED<PHASE> && I <= AT) PHASE::begin(p);
+  if constexpr (PHASE::RESULTS == 0) {
+    return;
+  } else if constexpr (I < AT) {
     join_parts<PHASE, F>(made, I, row.number, p, team.room);
   } else if constexpr (I == AT && PHASE::STORES) {
     int turn = 0;
@@ -105,23 +108,27 @@ __device__ __forceinline__ void run_part(TEAM& team, const typename TEAM::Row& r
 
 template <class F, typename T, bool WHOLE, Features FEATURES, int AT>
 __global__ void __launch_bounds__(PART_THREADS)
-    part_of_row(const __grid_constant__ CallOf<F> call, const PartValues<F> made, typename F::Values* values) {
+    part_of_row(const __grid_constant__ CallOf<F> call, const PartValues<F> made, typename F::Values* values,
+                const SavedMemory<F> saved) {
   using TEAM = Team<F, T, Shape<PART_THREADS, 0, WHOLE>, FEATURES>;
   __shared__ Room<F> room;
   const int64_t n = call.size[call.rank - 1], row = blockIdx.x / made.parts;
   const int part = int(blockIdx.x - row * made.parts);
   NoSums none;
   TEAM team{{n, part * PART_THREADS + int(threadIdx.x), made.parts * PART_THREADS},
-            true, room, {values, nullptr, 0, {}}, none};
+            true, room, {values, nullptr, 0, {}, saved}, none};
   typename F::Values p = F::values(call, double(n));
+  read_saved<F>(saved, row, p);
   using All = LaunchesOf<F, T>;
   run_part<AT, F>(team, RowOf<F, T>(call, row), made, p, All(), std::make_index_sequence<All::COUNT>());
 }
 
 template <class F, typename T, bool WHOLE, Features FEATURES, int AT>
-void launch_phase(const CallOf<F>& call, const PartValues<F>& made, typename F::Values* values, cudaStream_t stream) {
+void launch_phase(const RowLaunch<F>& of, const PartValues<F>& made) {
   const auto kernel = part_of_row<F, T, WHOLE, FEATURES, AT>;
-  kernel<<<unsigned(made.rows * made.parts), PART_THREADS, 0, stream>>>(call, made, values);
+  const auto values = FEATURES == Features::LEFT ? of.values() : nullptr;
+  const auto stream = static_cast<cudaStream_t>(of.call.stream);
+  kernel<<<unsigned(made.rows * made.parts), PART_THREADS, 0, stream>>>(of.call, made, values, of.saved);
 }
 
 // Launches the phases of rows, one after the other; in the order of the stream, what blocks join has memory meanwhile.
@@ -129,12 +136,11 @@ template <class F, typename T, bool WHOLE, Features FEATURES, size_t... AT>
 cudaError_t launch_phases(const RowLaunch<F>& of, std::index_sequence<AT...>) {
   constexpr int PHASES = sizeof...(AT);
   const auto stream = static_cast<cudaStream_t>(of.call.stream);
-  const auto values = FEATURES == Features::LEFT ? of.values() : nullptr;
   PartValues<F> made{nullptr, of.rows, parts_of_row(of.call.size[of.call.rank - 1])};
   const size_t bytes = size_t(PHASES * of.rows * F::MOST_RESULTS * made.parts) * sizeof(double);
   cudaError_t error = cudaMallocAsync(reinterpret_cast<void**>(&made.memory), bytes, stream);
   if (error != cudaSuccess) return cudaGetLastError();  // which forgets it, so that no later launch reports it
-  (launch_phase<F, T, WHOLE, FEATURES, AT>(of.call, made, values, stream), ...);
+  (launch_phase<F, T, WHOLE, FEATURES, AT>(of, made), ...);
   error = cudaGetLastError();
   const cudaError_t freed = cudaFreeAsync(made.memory, stream);
   return error == cudaSuccess ? freed : error;
@@ -154,10 +160,10 @@ cudaError_t launch_long(const RowLaunch<F>& of) {
 }
 
 template <class F, bool SUMS, int... DTYPES>
-const char* launch_any_long(const CallOf<F>& call, void* workspace, Dtypes<DTYPES...>) {
+const char* launch_any_long(const CallOf<F>& call, void* workspace, Dtypes<DTYPES...>, SavedMemory<F> saved = {}) {
   const OnDevice here(call.device);
   cudaError_t error = here.error;
-  const RowLaunch<F> of{call, rows_of(call), workspace, 0};
+  const RowLaunch<F> of{call, rows_of(call), workspace, 0, saved};
   const auto launched = [&](int dtype, auto element) {
     using T = decltype(element);
     if (call.dtype != dtype) return false;
@@ -183,11 +189,23 @@ const char* run_reducing_any_length(const CallOf<F>& call, void* workspace) {
   if (const char* refused = refuse_sums<F>(call)) return refused;
   return launch_any_long<F, true>(call, workspace, typename F::Elements());
 }
+template <class F>
+const char* run_saved_any_length(const CallOf<F>& call, void* workspace, const SavedMemory<F>& saved) {
+  if (!has_long_rows<F>(call)) return run_saved<F>(call, workspace, saved);
+  if constexpr (SUMS_OF<F> > 0)
+    if (workspace != nullptr) {
+      if (const char* refused = refuse_sums<F>(call)) return refused;
+      return launch_any_long<F, true>(call, workspace, typename F::Elements(), saved);
+    }
+  return launch_any_long<F, false>(call, nullptr, typename F::Elements(), saved);
+}
 
 }  // namespace
 }  // namespace fusegen
 
-// The functions that the binding calls, as launcher.h has them.
+// The functions that the binding calls, as launcher.h and saved_values.cuh have them.
+#undef FUSEGEN_RUN_SAVED
+#define FUSEGEN_RUN_SAVED run_saved_any_length
 #undef FUSEGEN_LAUNCHER
 #define FUSEGEN_LAUNCHER(NAME, F)                                                 \
   extern "C" const char* NAME##_launch(const fusegen::CallOf<fusegen::F>& call) { \

@@ -59,16 +59,13 @@ __device__ __forceinline__ void store_apart(TEAM& team, const ROW& row, const UN
     team.template run_loop<STORED>(row, units, p, turn);
   } else {
     const bool in_range = !STORED::WATCHES || sizeof(T) != 2 || are_in_range(p);
-    unsigned again = 0;
+    Undecided<TEAM::UNITS, typename TEAM::I> again;
     team.template each_unit<Unpicked<STORED, F>>(row, units, [&](const auto& unit, auto u) {
       if (store_unpicked<STORED, F>(team, row, unit, u, p) && in_range) return;
-      if (SHAPE::kept == Kept::REGISTERS) again |= 1u << u;
+      if constexpr (DEFERS<F, SHAPE>) again.add(u);
       else team.template store_again<STORED>(row, u, p);
     });
-    if (SHAPE::kept == Kept::REGISTERS && again)
-#pragma unroll 1
-      for (int u = 0; u < TEAM::UNITS; ++u)
-        if (again >> u & 1) team.template store_again<STORED>(row, typename TEAM::I(u), p);
+    if constexpr (DEFERS<F, SHAPE>) again.each([&](auto u) { team.template store_again<STORED>(row, u, p); });
   }
 }
 

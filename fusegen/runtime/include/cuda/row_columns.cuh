@@ -22,13 +22,15 @@ constexpr int COLUMNS_RESIDENT = SHAPE::walks ? 1 : SHAPE::units > 1 ? 0 : F::IN
 
 template <class F, typename T, class SHAPE>
 __global__ void __launch_bounds__(LARGE_BLOCK, (COLUMNS_RESIDENT<F, SHAPE>))
-    columns_of_rows(const __grid_constant__ CallOf<F> call, int64_t rows, int threads) {
+    columns_of_rows(const __grid_constant__ CallOf<F> call, int64_t rows, int threads,
+                    const SavedMemory<F> saved) {
   using TEAM = Team<F, T, SHAPE, Features::STORED>;
   __shared__ ColumnRoom<F> room;
   const int64_t n = call.size[call.rank - 1], row = int64_t(blockIdx.x) * WARP + threadIdx.x % WARP;
   const bool active = row < rows;
   NoSums none;
-  TEAM team{{typename TEAM::I(n), int(threadIdx.x) / WARP, threads}, active, room, {nullptr, nullptr, 0, {}}, none};
+  TEAM team{{typename TEAM::I(n), int(threadIdx.x) / WARP, threads}, active, room,
+            {nullptr, nullptr, 0, {}, saved}, none};
   const typename TEAM::Row of(call, active ? row : 0);
   typename TEAM::Units units;
   team.load(units, of);
@@ -43,7 +45,7 @@ cudaError_t launch_columns(const RowLaunch<F>& of, int threads) {
   const int walkers = SHAPE::walks ? threads / WARP : threads;
   if (of.rows > 0)
     columns_of_rows<F, T, SHAPE><<<unsigned(blocks), walkers * WARP, 0, static_cast<cudaStream_t>(of.call.stream)>>>(
-        of.call, of.rows, threads);
+        of.call, of.rows, threads, of.saved);
   return cudaGetLastError();
 }
 

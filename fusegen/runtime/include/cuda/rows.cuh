@@ -12,11 +12,14 @@ namespace {
 // The threads of a block, which has several teams of lanes or one of warps; and those that an SM has at least, for
 // which registers are left: as many as softmax, layer norm and RMS norm of 1,024 and 4,096 columns were fastest with on
 // an H200, and cross-entropy of 4,096 to 128,256.
+template <class F>
+constexpr bool IS_READ_ONCE = READ_ONCE<F> != 0 || ONLY_STORES<F>;
 template <class SHAPE>
 constexpr int MOST_OF_BLOCK = SHAPE::threads > WARP ? SHAPE::threads : SMALL_BLOCK;
 template <class F, typename T, class SHAPE, Features FEATURES>
 constexpr int resident_threads() {
   if (READ_ONCE<F>) return 1280;
+  if (ONLY_STORES<F>) return 1024;
   if (FEATURES == Features::ADDED) return sizeof(T) == 2 ? 512 : SHAPE::threads > WARP ? 1024 : 768;
   if (OWN_INPUTS<F> > 1 || F::OUTPUTS > 1 || SHAPE::units > 4) return 512;
   if (SHAPE::threads > 256) return 1024;
@@ -28,7 +31,7 @@ template <class F, typename T, class SHAPE, Features FEATURES>
 __global__ void __launch_bounds__(MOST_OF_BLOCK<SHAPE>,
                                   resident_threads<F, T, SHAPE, FEATURES>() / MOST_OF_BLOCK<SHAPE>)
     rows_kernel(const __grid_constant__ CallOf<F> call, int64_t rows, int threads, typename F::Values* values,
-                double* partial) {
+                double* partial, const SavedMemory<F> saved) {
   constexpr bool IS_LANES = SHAPE::threads <= WARP, ADDS = FEATURES == Features::ADDED;
   using TEAM = Team<F, T, SHAPE, FEATURES>;
   extern __shared__ double2 sums_memory[];
@@ -39,7 +42,7 @@ __global__ void __launch_bounds__(MOST_OF_BLOCK<SHAPE>,
   const int64_t n = call.size[call.rank - 1], step = int64_t(gridDim.x) * teams;
   const int lane = IS_LANES ? threadIdx.x & (threads - 1) : threadIdx.x;
   typename TEAM::Sums sums;
-  TEAM team{{typename TEAM::I(n), lane, threads}, true, room, {values, nullptr, 0, {}}, sums};
+  TEAM team{{typename TEAM::I(n), lane, threads}, true, room, {values, nullptr, 0, {}, saved}, sums};
   if constexpr (ADDS) {
     sums.memory = sums_memory;
     sums.threads = threads, sums.lane = lane, sums.team = IS_LANES ? threadIdx.x >> bits : 0;
@@ -77,7 +80,7 @@ cudaError_t launch_teams(const RowLaunch<F>& of, int threads) {
   }
   if (of.rows > 0)
     kernel<<<unsigned(blocks), block, shared, static_cast<cudaStream_t>(of.call.stream)>>>(
-        of.call, of.rows, threads, of.values(), partial);
+        of.call, of.rows, threads, of.values(), partial, of.saved);
   if constexpr (ADDS) return add_all_parts<F, T>(of.call, partial, blocks);
   return cudaGetLastError();
 }
@@ -135,13 +138,13 @@ cudaError_t launch_rows(const RowLaunch<F>& of) {
       }
       if (launch_in_registers<F, T, UNITS, WARP, WHOLE, FEATURES>(of, error)) return error;
       if (launch_in_registers<F, T, UNITS, 256, WHOLE, FEATURES>(of, error)) return error;
-      if constexpr (WHOLE && !READ_ONCE<F>)
+      if constexpr (WHOLE && !IS_READ_ONCE<F>)
         if (launch_in_registers<F, T, UNITS, LARGE_BLOCK, WHOLE, FEATURES>(of, error)) return error;
     }
   }
   if constexpr (WHOLE)
     if (launch_held<F, T, FEATURES>(of)) return cudaSuccess;
-  constexpr int BLOCK = READ_ONCE<F> ? SMALL_BLOCK * 2 : LARGE_BLOCK;  // rows read once: more of them on an SM
+  constexpr int BLOCK = IS_READ_ONCE<F> ? SMALL_BLOCK * 2 : LARGE_BLOCK;  // rows read once: more of them on an SM
   return launch_teams<F, T, Shape<BLOCK, 0, WHOLE>, FEATURES>(of, BLOCK);
 }
 
@@ -181,12 +184,12 @@ cudaError_t launch_typed(const RowLaunch<F>& of) {
 }
 
 template <class F, bool SUMS, int... DTYPES>
-const char* launch_any_rows(const CallOf<F>& call, void* workspace, Dtypes<DTYPES...>) {
+const char* launch_any_rows(const CallOf<F>& call, void* workspace, Dtypes<DTYPES...>, SavedMemory<F> saved = {}) {
   const OnDevice here(call.device);
   cudaError_t error = here.error;
   int most = 0;
   cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, call.device);
-  const RowLaunch<F> of{call, rows_of(call), workspace, most - int64_t(sizeof(ClusterRoom<F>))};
+  const RowLaunch<F> of{call, rows_of(call), workspace, most - int64_t(sizeof(ClusterRoom<F>)), saved};
   const auto launched = [&](int dtype, auto element) {
     if (call.dtype != dtype) return false;
     error = launch_typed<F, decltype(element), SUMS>(of);
@@ -207,6 +210,17 @@ template <class F>
 const char* run_reducing(const CallOf<F>& call, void* workspace) {
   if (const char* refused = refuse_sums<F>(call)) return refused;
   return launch_any_rows<F, true>(call, workspace, typename F::Elements());
+}
+
+// The launch of F with numbers of rows that are saved; with sums over the rows, if there is a workspace for these.
+template <class F>
+const char* run_saved(const CallOf<F>& call, void* workspace, const SavedMemory<F>& saved) {
+  if constexpr (SUMS_OF<F> > 0)
+    if (workspace != nullptr) {
+      if (const char* refused = refuse_sums<F>(call)) return refused;
+      return launch_any_rows<F, true>(call, workspace, typename F::Elements(), saved);
+    }
+  return launch_any_rows<F, false>(call, nullptr, typename F::Elements(), saved);
 }
 
 }  // namespace

@@ -54,8 +54,12 @@ struct Call {
   std::optional<c10::OperatorHandle> reduced;  // of a loss of classes, whose index stands behind the tensors
   std::string reduction;                       // that it has where a call says none
   PyObject* layers;  // of a call of a layer: pairs of a class, and a bit for each rank that it takes, or 0
+  std::optional<c10::OperatorHandle> saving, reading;  // on CUDA: saves numbers of rows; the gradient that reads them
   mutable bool begun = false;  // whether a gradient was recorded
 };
+
+// True where the gradient of a call of x reads numbers of rows that the forward pass saves.
+bool saves_numbers(const Call& call, const Tensor& x) { return call.saving && x.is_cuda(); }
 
 // True for a strided tensor on a CPU or a GPU of CUDA without a lazy negation, a batch or a tangent of torch.func.
 bool is_plain(const Tensor& t) {

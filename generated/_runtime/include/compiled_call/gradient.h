@@ -158,11 +158,15 @@ void record(const Tensor& result, at::TensorList tensors, Recorded&& of, at::Ten
 // The gradients of a call by the kernel, of the incoming one, or by Python where autograd records these, too.
 struct Graded : torch::autograd::Function<Graded> {
   static variable_list gradients(const Recorded& of, const Tensor& grad, const variable_list& saved) {
-    if (need_python(grad)) return by_functions(*of.call, grad, saved, of.scalars);
+    const bool reads = of.call->reading && saved.size() > of.call->tensors;  // numbers behind the tensors
+    if (need_python(grad)) {
+      const auto end = reads ? saved.begin() + of.call->tensors : saved.end();
+      return by_functions(*of.call, grad, {saved.begin(), end}, of.scalars);
+    }
     Stack given{grad};
     given.insert(given.end(), saved.begin(), saved.end());
     variable_list found;
-    for (auto& made : computed(of.call->backward, std::move(given), of.scalars))
+    for (auto& made : computed(reads ? *of.call->reading : of.call->backward, std::move(given), of.scalars))
       found.push_back(std::move(made).toTensor());
     return found;
   }

@@ -89,11 +89,11 @@ Tensor beside(const Tensor& x, const Tensor& index) {
 }
 
 struct ReducedRows {
-  Tensor result, divisor;
+  Tensor result, divisor, numbers;  // saved of the rows, or none
 };
 
 ReducedRows reduced_rows(const Call& call, at::TensorList tensors, const Tensor& index,
-                         const std::vector<double>& scalars, const std::string& reduction) {
+                         const std::vector<double>& scalars, const std::string& reduction, bool saves) {
   at::AutoDispatchBelowADInplaceOrView below;
   Stack stack;
   stack.reserve(tensors.size() + scalars.size() + 2);
@@ -101,8 +101,9 @@ ReducedRows reduced_rows(const Call& call, at::TensorList tensors, const Tensor&
   stack.emplace_back(beside(tensors[0], index));
   stack.insert(stack.end(), scalars.begin(), scalars.end());
   stack.emplace_back(known_divisor(reduction, index));
-  call.reduced->callBoxed(&stack);
-  return {std::move(stack[0]).toTensor(), std::move(stack[1]).toTensor()};
+  (saves ? *call.saving : *call.reduced).callBoxed(&stack);
+  return {std::move(stack[0]).toTensor(), std::move(stack[1]).toTensor(),
+          saves ? std::move(stack[2]).toTensor() : Tensor()};
 }
 
 // An incoming gradient over a divisor, divided in double and rounded once to its dtype.
@@ -114,21 +115,24 @@ Tensor divided(const Tensor& grad, const Tensor& divisor) {
 }
 
 struct GradedRowLoss : torch::autograd::Function<GradedRowLoss> {
-  // Behind the tensors the index and the divisor are saved.
+  // Behind the tensors the index and the divisor are saved, and numbers of the rows, if the gradient reads any.
   static variable_list gradients(const Recorded& of, const Tensor& grad, const variable_list& saved) {
     const size_t count = of.call->tensors;
     const Tensor &x = saved[0], &index = saved[count];
     const bool is_usual = !need_python(grad) && is_index(*of.call, x, index);  // hooks may unpack other shapes
-    if (!is_usual) return by_functions(*of.call, grad, saved, of.scalars, of.reduction);
+    const bool reads = saved.size() > count + 2;
+    if (!is_usual)
+      return by_functions(*of.call, grad, {saved.begin(), saved.begin() + count + 2}, of.scalars, of.reduction);
     at::AutoDispatchBelowADInplaceOrView below;
     const Tensor of_sum = of.reduction == "sum" ? grad : divided(grad, saved[count + 1]);
     Stack given;
-    given.reserve(count + of.scalars.size() + 2);
+    given.reserve(count + of.scalars.size() + 3);
     given.emplace_back(of_sum.expand(index.sizes()));
     given.insert(given.end(), saved.begin(), saved.begin() + count);
     given.emplace_back(beside(x, index));
+    if (reads) given.emplace_back(saved[count + 2]);
     variable_list found;
-    for (auto& made : computed(of.call->backward, std::move(given), of.scalars))
+    for (auto& made : computed(reads ? *of.call->reading : of.call->backward, std::move(given), of.scalars))
       found.push_back(std::move(made).toTensor());
     return found;
   }

@@ -5,6 +5,7 @@
 // has a run of them, which ends where the next warp's begins and is cut where a channel ends.
 #include "cuda/row_elements.cuh"
 #include "cuda/row_joins.cuh"
+#include "cuda/undecided_units.cuh"
 
 namespace fusegen {
 namespace {
@@ -93,6 +94,7 @@ struct TeamMemory {
   Vector<T>* held;
   int held_units;
   Run run;
+  SavedMemory<F> saved;
 };
 
 }  // namespace

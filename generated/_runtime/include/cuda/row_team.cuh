@@ -13,7 +13,7 @@ template <class F, typename T, class SHAPE, Features FEATURES>
 struct Team {
   static constexpr int UNITS = SHAPE::units, WIDTH = WIDTH_OF<T>;
   // The units that a thread loads before it uses the first, of a row that is not kept.
-  static constexpr int IN_FLIGHT = !SHAPE::whole ? 8 / WIDTH : SHAPE::walks ? 16 / WIDTH : 4;
+  static constexpr int IN_FLIGHT = !SHAPE::whole ? 8 / WIDTH : SHAPE::walks || ONLY_STORES<F> ? 16 / WIDTH : 4;
   static constexpr unsigned LOADED = (F::SHARED | READ_ONCE<F>) & ~F::OF_FEATURES & ~F::INDICES;  // in registers
   using Memory = TeamMemory<F, T, SHAPE>;
   using I = std::conditional_t<SHAPE::kept == Kept::NOWHERE, int64_t, int>;
@@ -53,6 +53,7 @@ struct Team {
   template <class... PHASES>
   __device__ __forceinline__ void run(const Row& row, const Units& units, Values& p) {
     if constexpr (Memory::HELD) memory.hold(row, places);
+    read_saved<F>(memory.saved, row.number, p);
     int turn = 0;
     (phase<PHASES>(row, units, p, turn), ...);
     if (FEATURES == Features::LEFT && places.lane == 0 && active) memory.values[row.number] = p;
@@ -60,6 +61,8 @@ struct Team {
 
   template <class PHASE>
   __device__ __forceinline__ void phase(const Row& row, const Units& units, Values& p, int& turn) {
+    if constexpr (PHASE::STORES && SAVES<F> > 0)
+      if (!save_values<F>(memory.saved, row.number, p, places.lane == 0 && active)) return;
     if constexpr (STORES_ROW<PHASE, F>) {
       each_row_result<PHASE, F>(p, [&](int k, double value) {
         if (places.lane == 0 && active) store_result(*row.data[k], value);
@@ -70,6 +73,8 @@ struct Team {
       run_picked<PHASE, F>(row, p, [&](int k) { return F::OF_ROW >> k & 1 ? *row.data[k] : row.at(k, row.picked); });
     } else if constexpr (IS_LARGEST_AND_SUM<PHASE>) {
       run_largest_and_sum<PHASE, SHAPE, F, T>(*this, row, units, p, turn);
+    } else if constexpr (IS_ONE_LOOP_OF_SAVED<PHASE>) {
+      run_behind_saved<PHASE>(*this, row, units, p, turn);
     } else if constexpr (IS_CENTRED<PHASE>) {
       run_centred<PHASE, SHAPE, T>(*this, row, units, p, turn);
     } else if constexpr (IS_PICKED_APART<PHASE>) {
@@ -104,7 +109,7 @@ struct Team {
   __device__ __forceinline__ void go_over(const Row& row, const Units& units, const Values& p,
                                        Total<PHASE> (&total)[PHASE::RESULTS]) {
     const bool in_range = !PHASE::STORES || !PHASE::WATCHES || sizeof(T) != 2 || are_in_range(p);
-    unsigned again = 0;  // the units, as bits, that float did not suffice for
+    Undecided<UNITS, I> again;
     each_unit<PHASE>(row, units, [&](const Own& unit, I u) {
       First<PHASE> out[WIDTH][PHASE::RESULTS];
       compute_unit<PHASE>(unit, out, p);
@@ -112,14 +117,11 @@ struct Team {
       else {
         store_unit(row, u, out);
         if (in_range && suffices<F>(out)) return;
-        if (SHAPE::kept == Kept::REGISTERS) again |= 1u << u;
+        if constexpr (DEFERS<F, SHAPE>) again.add(u);
         else store_again<PHASE>(row, u, p);
       }
     });
-    if (SHAPE::kept == Kept::REGISTERS && again)
-#pragma unroll 1
-      for (int u = 0; u < UNITS; ++u)
-        if (again >> u & 1) store_again<PHASE>(row, I(u), p);
+    if constexpr (DEFERS<F, SHAPE>) again.each([&](I u) { store_again<PHASE>(row, u, p); });
   }
 
   // Stores a unit's results, but for sums over the rows, as double has them.
