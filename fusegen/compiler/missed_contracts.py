@@ -12,7 +12,7 @@ import numpy as np
 from fusegen.compiler.estimates import Formula, with_uniforms
 from fusegen.compiler.local_excess import Allowed, Estimated, contract, excess
 from fusegen.compiler.pipeline import Compiled
-from fusegen.compiler.zeros_at_scalars import OtherScalars
+from fusegen.compiler.zeros_at_scalars import OtherScalars, defaults_and_others
 from fusegen.core import budget
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.facts import Excess
@@ -51,21 +51,23 @@ def misses(of: Compiled) -> Iterator[Miss]:
         found = BY_BITS[ELEMENTS[dtype].bits](_Results(of, which, device, dtype, method))
         if found is not None:
             yield Miss(which, device, dtype, found)
-    yield from _at_other_scalars(of)
+    yield from _next_to_zeros(of)
 
 
-def _at_other_scalars(of: Compiled) -> Iterator[Miss]:
-    """Of float32 on the CPU, a function of one tensor: next to zeros that it has at other scalars."""
+def _next_to_zeros(of: Compiled) -> Iterator[Miss]:
+    """Of float32 on the CPU, a function of one tensor: errors at the defaults, and one at other scalars."""
     formula, device = of.declared.formula, Device.CPU
     if len(formula.declared.inputs) != 1 or not formula.params or "float32" not in of.spec.dtypes:
         return
-    other = OtherScalars(formula, of.programs, of.in_variant(device, Variant.DOUBLE))
+    in_double = of.in_variant(device, Variant.DOUBLE)
+    scalars = OtherScalars(formula, of.programs, in_double, defaults_and_others(formula))
     for which in Pass:
         if not of.facts[which].float_ok[device]:
             continue
-        found = other.excess(which, of.in_variant(device, Variant.SINGLE_RESULT))
-        if found is not None:
+        for found in scalars.excesses(which, of.in_variant(device, Variant.SINGLE_RESULT)):
             yield Miss(which, device, "float32", found)
+            if any(found.own.at[name] != value for name, value in formula.params.items()):
+                break
 
 
 @dataclass(frozen=True)

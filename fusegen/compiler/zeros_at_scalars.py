@@ -1,13 +1,15 @@
-"""Zeros of a function of one tensor that it has at other scalars, where what was rounded before cancels.
+"""Zeros of a function of one tensor with scalars, where what was rounded before cancels.
 
 At its defaults a gradient may have no zero, so that neither the choice of single or double words nor an
-estimate finds one. The values that `certify` tries are tried here: between sampled inputs whose results
-have different signs a zero is found in double. Around it the errors of the kernel in IEEE arithmetic are
-compared with those of eager's operations.
+estimate finds one. The values that `certify` tries are tried here, after the defaults: between sampled
+inputs whose results have different signs a zero is found in double. Around it the errors of the kernel in
+IEEE arithmetic are compared with those of eager's operations. Both have scalars as floats; a default that
+is no float, as 0.1, is so rounded, which next to a zero decides the error of either.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -35,26 +37,37 @@ WORK = 2**13  # operations of a pass, times the combinations of scalars at which
 BETTER = 0.75  # of eager's median error: what is below it is seldom twice eager's in a box by chance
 
 
+def defaults_and_others(formula: Formula) -> list[dict[str, Fraction]]:
+    """Return what `certify` tries: the defaults, and other values beside them."""
+    defaults = {name: Fraction(value) for name, value in formula.params.items()}
+    return [defaults, *combinations(defaults)]
+
+
+def others_as_floats(formula: Formula) -> list[dict[str, Fraction]]:
+    """Return other values beside the floats nearest to the defaults."""
+    return combinations({name: held(value) for name, value in formula.params.items()})
+
+
 @dataclass(frozen=True)
 class OtherScalars:
-    """A formula of one tensor at other scalars than its defaults."""
+    """A formula of one tensor at several values of its scalars."""
 
     formula: Formula  # as declared, at the defaults
     programs: Both[Program]  # of the passes, with steps that only scalars decide
     in_double: Both[Kernel]  # their kernels in double
+    scalars: Sequence[Mapping[str, Fraction]]  # what is tried
 
     def zeros(self, which: Pass) -> Iterator[tuple[Mapping[str, float], Column]]:
         """Yield scalars at which a result has zeros other than at 0, and these."""
-        defaults = {name: held(value) for name, value in self.formula.params.items()}
-        tried, size = combinations(defaults), sum(1 for _ in calls(self.in_double[which]))
+        tried, size = self.scalars, sum(1 for _ in calls(self.in_double[which]))
         for values in tried[:: max(1, -(-len(tried) * size // WORK))]:
             scalars = {name: float(value) for name, value in values.items()}
             found = self._zeros(which, self._exact(scalars))
             if len(found):
                 yield scalars, found
 
-    def excess(self, which: Pass, kernels: Both[Kernel], of_eager: float = BETTER) -> Excess | None:
-        """Return the first error of kernels in float that may break the contract next to such a zero.
+    def excesses(self, which: Pass, kernels: Both[Kernel], of_eager: float = BETTER) -> Iterator[Excess]:
+        """Yield errors of kernels in float that may break the contract next to such zeros.
 
         Args:
             which: the pass.
@@ -75,8 +88,7 @@ class OtherScalars:
                 theirs = _errors(eager.column(which, points), real)
                 if _is_like(ours, theirs, of_eager):
                     at = {name: float(column[worst]) for name, column in points.items()}
-                    return Excess(Roundoff(float(ours[worst]), {**at, **scalars}, ""), float(theirs.max()))
-        return None
+                    yield Excess(Roundoff(float(ours[worst]), {**at, **scalars}, ""), float(theirs.max()))
 
     def _exact(self, scalars: Mapping[str, float]) -> Unbounded:
         return Unbounded(self.in_double, with_uniforms(scalars, *self.programs))
