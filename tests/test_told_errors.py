@@ -22,15 +22,13 @@ WAYS = (
     "reason why it is right with 'accept: {{{}}}'"
 )
 AT_DEFAULTS = "{} on the CPU in float32 may be wrong by {} ulp at {} (eager: wrong by {} ulp)"
-ELSEWHERE = (
-    "next to a zero of the result at other scalars {} on the CPU in float32 may be wrong by {} ulp at {} "
-    "(eager: wrong by {} ulp), and further off than eager at some inputs there"
-)
+ELSEWHERE = "with other scalars " + AT_DEFAULTS
+NO_BETTER = ELSEWHERE + ", and further off than eager next to there"
 FORWARD, BACKWARD = "forward", "the gradient"
 
 
 def miss(which: Pass, ulp: float, at: Point) -> Miss:
-    return Miss(which, Device.CPU, "float32", Excess(Roundoff(ulp, at, ""), ulp / 2))
+    return Miss(which, Device.CPU, "float32", Excess(Roundoff(ulp, at, ""), 512.0))
 
 
 HERE: Mapping[Pass, tuple[Miss, ...]] = {
@@ -42,10 +40,10 @@ THERE = {
     Pass.BACKWARD: (miss(Pass.BACKWARD, 512.0, {"x": 6.0, "a": 2.0}),),
 }
 TOLD = {
-    (FORWARD, "here"): "law: " + AT_DEFAULTS.format(FORWARD, 16, "x = 3, a = 0.75", 8),
-    (BACKWARD, "here"): "law: " + AT_DEFAULTS.format(BACKWARD, 64, "x = 4", 32),
+    (FORWARD, "here"): "law: " + AT_DEFAULTS.format(FORWARD, 16, "x = 3, a = 0.75", 512),
+    (BACKWARD, "here"): "law: " + AT_DEFAULTS.format(BACKWARD, 64, "x = 4", 512),
     (FORWARD, "there"): "law: " + ELSEWHERE.format(FORWARD, "1.02e+03", "x = 5, a = -1", 512),
-    (BACKWARD, "there"): "law: " + ELSEWHERE.format(BACKWARD, 512, "x = 6, a = 2", 256),
+    (BACKWARD, "there"): "law: " + NO_BETTER.format(BACKWARD, 512, "x = 6, a = 2", 512),
 }
 OUTPUTS = {FORWARD: "value", BACKWARD: "gradient"}
 CASES = {

@@ -77,7 +77,7 @@ def test_a_large_formula_is_tried_at_fewer_scalars(
 @pytest.mark.full
 def test_an_error_next_to_a_zero_at_other_scalars_is_told_until_it_is_accepted(workshop: Workshop) -> None:
     [said] = contract_warnings(of(workshop, BUCKINGHAM))
-    assert said.startswith("tried: next to a zero of the result at other scalars the gradient on the CPU in ")
+    assert said.startswith("tried: with other scalars the gradient on the CPU in float32 may be wrong by ")
     assert ", a = 1000, b = " in said
     assert contract_warnings(of(workshop, BUCKINGHAM + "accept: {gradient: it is known}\n")) == ()
     assert contract_warnings(of(workshop, TANH)) == ()

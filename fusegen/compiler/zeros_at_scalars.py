@@ -18,7 +18,7 @@ from fusegen.compiler.estimates import Formula, with_uniforms
 from fusegen.compiler.kernel_values import Unbounded, Values, in_float
 from fusegen.core import budget
 from fusegen.core.facts import Excess, Roundoff
-from fusegen.core.interval import REALS
+from fusegen.core.interval import REALS, Point
 from fusegen.core.ir import Kernel, Math, calls
 from fusegen.core.method import Both, Pass
 from fusegen.core.scalar_values import combinations, held
@@ -59,10 +59,11 @@ class OtherScalars:
 
     def zeros(self, which: Pass) -> Iterator[tuple[Mapping[str, float], Column]]:
         """Yield scalars at which a result has zeros other than at 0, and these."""
-        tried, size = self.scalars, sum(1 for _ in calls(self.in_double[which]))
-        for values in tried[:: max(1, -(-len(tried) * size // WORK))]:
-            scalars = {name: float(value) for name, value in values.items()}
-            found = self._zeros(which, self._exact(scalars))
+        size = sum(1 for _ in calls(self.in_double[which]))
+        some = self.scalars[:: max(1, -(-len(self.scalars) * size // WORK))]
+        tried = [{name: float(value) for name, value in values.items()} for values in some]
+        for scalars, changes in zip(tried, self._coarse(which, tried), strict=True):
+            found = self._zeros(which, self._exact(scalars), changes)
             if len(found):
                 yield scalars, found
 
@@ -97,36 +98,46 @@ class OtherScalars:
     def _eager(self) -> Both[Kernel]:
         return self.formula.eager_programs.map(lambda each: lower("eager", each, Device.CPU, Math.FLOAT))
 
-    def _zeros(self, which: Pass, exact: Unbounded) -> Column:
-        """Return zeros between inputs of one sign, to a few digits."""
+    def _coarse(self, which: Pass, tried: Sequence[Point]) -> list[Column]:
+        """Return the changes of sign between inputs of every size, for all scalars that are tried."""
         low, high = OCTAVES
         sizes = 2.0 ** np.linspace(low, high, OF_EACH * (high - low) + 1)
-        found = np.concatenate([self._changes(which, exact, side * sizes) for side in (1.0, -1.0)])
-        # of huge inputs waves have more zeros than are looked at, as roundings in double may of tiny ones
-        ordinary = np.argsort(np.abs(np.log2(np.abs(found[:, 0]))), kind="stable")
-        zeros = [
-            zero
-            for low, high, _ in found[ordinary[:MOST]]
-            for zero, _, steepness in self._changes(which, exact, np.linspace(low, high, FINER))[:1]
-            if steepness <= STEEP
-        ]
-        return np.array(zeros)
+        params, count = [with_uniforms(each, *self.programs) for each in tried], len(tried)
+        found: list[list[Column]] = [[] for _ in tried]
+        for [(name, x)] in (self._inside(side * sizes).items() for side in (1.0, -1.0)):
+            if not len(x):
+                continue
+            of = {each: np.repeat([point[each] for point in params], len(x)) for each in params[0]}
+            y = Unbounded(self.in_double, of).column(which, {name: np.tile(x, count)})
+            for changes, own in zip(found, y.reshape(count, -1), strict=True):
+                changes.append(_changes(x, own))
+        return [np.concatenate([np.zeros((0, 3)), *changes]) for changes in found]
 
-    def _changes(self, which: Pass, exact: Unbounded, numbers: Column) -> Column:
-        """Return pairs of numbers at which the signs of a result differ, and how steep it is there."""
-        [x] = (points := self._inside(numbers)).values()
-        y = exact.column(which, points) if len(x) else x
-        x, y = (each[np.isfinite(y) & (y != 0)] for each in (x, y))
-        places = np.flatnonzero(np.signbit(y[:-1]) != np.signbit(y[1:]))
-        away = [np.abs(y[np.clip(places + far, 0, len(y) - 1)]) for far in (-AWAY, AWAY + 1)]
-        with np.errstate(all="ignore"):
-            steepness = np.abs(y[places + 1] - y[places]) / np.max(away, axis=0)
-        return np.stack([x[places], x[places + 1], steepness], axis=1)
+    def _zeros(self, which: Pass, exact: Unbounded, changes: Column) -> Column:
+        """Return zeros between inputs of one sign, to a few digits."""
+        # of huge inputs waves have more zeros than are looked at, as roundings in double may of tiny ones
+        ordinary = np.argsort(np.abs(np.log2(np.abs(changes[:, 0]))), kind="stable")
+        zeros = []
+        for low, high, _ in changes[ordinary[:MOST]]:
+            [(name, x)] = self._inside(np.linspace(low, high, FINER)).items()
+            found = _changes(x, exact.column(which, {name: x}))
+            zeros += [zero for zero, _, steepness in found[:1] if steepness <= STEEP]
+        return np.array(zeros)
 
     def _inside(self, numbers: Column) -> dict[str, Column]:
         [name] = self.formula.declared.inputs
         interval = self.formula.assume.get(name, REALS)
         return {name: numbers[(numbers >= float(interval.low)) & (numbers <= float(interval.high))]}
+
+
+def _changes(x: Column, y: Column) -> Column:
+    """Return pairs of inputs at which the signs of a result differ, and how steep it is there."""
+    x, y = (each[np.isfinite(y) & (y != 0)] for each in (x, y))
+    places = np.flatnonzero(np.signbit(y[:-1]) != np.signbit(y[1:]))
+    away = [np.abs(y[np.clip(places + far, 0, len(y) - 1)]) for far in (-AWAY, AWAY + 1)]
+    with np.errstate(all="ignore"):
+        steepness = np.abs(y[places + 1] - y[places]) / np.max(away, axis=0)
+    return np.stack([x[places], x[places + 1], steepness], axis=1)
 
 
 def _errors(given: Column, real: Column) -> Column:

@@ -45,10 +45,8 @@ LOST = (
 )
 OFTEN = "{kernel} on the CPU in float32 may be misrounded at {own:.0%} of the inputs (eager: {eager:.0%})"
 SHADOWED = "{}: the step {!r} is {}, not the {} that comes with fusegen"
-ELSEWHERE = (
-    "next to a zero of the result at other scalars {kernel} on {device} in {dtype} may be {error} at {at} "
-    "(eager: {eager}), and further off than eager at some inputs there"
-)
+ELSEWHERE = "with other scalars " + INACCURATE
+NO_BETTER = ELSEWHERE + ", and further off than eager next to there"
 WAYS_OUT = (
     "narrow the inputs with 'assume', write the formula another way, set 'numerics: eager', or give the "
     "reason why it is right with 'accept: {{{}}}'"
@@ -147,7 +145,8 @@ def _inaccurate(compiled: Compiled) -> Iterator[tuple[str, Told]]:
     """Yield kernels whose estimated error, in the arithmetic that was chosen, exceeds the contract."""
     for miss in misses(compiled):
         where, own = _where(compiled, miss.which, miss.device, miss.excess), miss.excess.own
-        words = ELSEWHERE if _is_elsewhere(compiled, own.at) else INACCURATE
+        elsewhere = NO_BETTER if own.ulp <= miss.excess.eager else ELSEWHERE
+        words = elsewhere if _is_elsewhere(compiled, own.at) else INACCURATE
         yield OUTPUTS[miss.which], Told(own.ulp, words.format(dtype=miss.dtype, **where), own.at)
 
 
