@@ -105,7 +105,7 @@ class OtherScalars:
         params, count = [with_uniforms(each, *self.programs) for each in tried], len(tried)
         found: list[list[Column]] = [[] for _ in tried]
         for [(name, x)] in (self._inside(side * sizes).items() for side in (1.0, -1.0)):
-            if not len(x):
+            if not (len(x) and tried):
                 continue
             of = {each: np.repeat([point[each] for point in params], len(x)) for each in params[0]}
             y = Unbounded(self.in_double, of).column(which, {name: np.tile(x, count)})
