@@ -24,6 +24,7 @@ RATE = ONE + (
     "formula: a * (v + x) / (1 - exp(-(v + x) / t))\n"
 )
 CUBE = ONE + "params: {a: 1.0e+30}\nformula: cube(x - a) * clamp(x, -1, 2)\n"
+PINBALL = ONE + "params: {t: 0.3, a: 0.2}\nformula: t * x + a * log(1 + exp(-x / a))\n"
 TANH = ONE + "params: {a: 1.5}\nformula: tanh(a * x)\n"
 
 
@@ -62,6 +63,13 @@ def test_nan_beside_a_result_beyond_the_range_is_an_error(workshop: Workshop) ->
     assert math.isinf(found.eager)
 
 
+def test_terms_that_cancel_far_out_are_told_where_eager_overflows(workshop: Workshop) -> None:
+    """With t = 1 the terms are -x and x for a large x."""
+    found = errors(workshop, PINBALL)
+    assert [(each.own.at["t"], each.eager) for each in found] == [(1.0, 0.0)]
+    assert found[0].own.ulp > 2.0**24
+
+
 def test_accurate_kernels_have_no_error(workshop: Workshop) -> None:
     assert errors(workshop, TANH) == errors(workshop, TANH, Pass.BACKWARD) == []
 
@@ -85,10 +93,10 @@ def test_a_large_formula_is_tried_at_fewer_scalars(
 
 
 def test_what_counts_as_an_error() -> None:
-    """Beyond the range any infinity of the sign is right; an exact 0 has no digits."""
+    """Beyond the range any infinity of the sign is right; beside 0 all digits count."""
     nan, inf, large = math.nan, math.inf, 2.0**127
     given = np.array([1.0, nan, inf, inf, -inf, 2.0, inf, 0.5, nan])
     real = np.array([1.0, 1.0, 1e60, 1.0, 1e60, nan, nan, 0.0, 0.0])
     found = boxes_at_scalars.ulps(given, real).tolist()
-    assert found == [0.0, inf, 0.0, inf, 2 * 2.0**128 / 2.0**104, 0.0, inf, 0.0, inf]
+    assert found == [0.0, inf, 0.0, inf, 2 * 2.0**128 / 2.0**104, 0.0, inf, 0.5 / 2.0**-149, inf]
     assert boxes_at_scalars.ulps(np.array([large]), np.array([1e60])).tolist() == [2.0**127 / 2.0**104]
