@@ -40,7 +40,7 @@ SEED = 20261
 WORK = 2**12  # operations of a pass, times the combinations of scalars at which a large formula is tried
 BEYOND = 2.0**128  # the number after the largest, as which results beyond the range count
 # what the contract allows of eager's error, at other scalars and of several tensors (C3), and of one tensor
-# (C1), where errors that differ by no more are the same; and eager's error from which on that is 4 ulp (C1b)
+# (C1), where errors that differ by no more are the same; eager's error from which on that is 4 ulp (C1b)
 OF_BOXES, OF_CELLS, NO_YARDSTICK = budget.OF_A_BOX, 1.02, 128.0
 
 Places = npt.NDArray[np.intp]

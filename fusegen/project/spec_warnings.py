@@ -57,7 +57,7 @@ NOTHING = "{}: 'accept' has a reason for {}, of which there is nothing to say; r
 
 @dataclass(frozen=True)
 class Told:
-    """What may be said of a promise."""
+    """A statement on a promise, which may be printed."""
 
     error: float  # how large it is
     words: str
