@@ -1,4 +1,4 @@
-"""Try 258 formulas, collected and random: which keep the contract, and did `build` warn of the others.
+"""Try 271 formulas, collected and random: which keep the contract, and did `build` warn of the others.
 
     python -m benchmarks.corpus --seconds 900 --results corpus.jsonl     # goes on where it stopped
     python -m benchmarks.corpus --table-only --results corpus.jsonl

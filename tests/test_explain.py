@@ -13,6 +13,7 @@ from kernels import NAMES, by_class, with_runtime
 from parsed import parsed, spec_file
 
 from fusegen.codegen.printers import latex
+from fusegen.core.facts import Roundoff
 from fusegen.core.instructions import INSTRUCTIONS
 from fusegen.core.method import Grid
 from fusegen.core.ops import OPS
@@ -21,7 +22,7 @@ from fusegen.errors import FusegenError
 from fusegen.evidence.certify import error_plot
 from fusegen.evidence.certify.certificate import Certificate, Claim, Kernel, Machine
 from fusegen.evidence.certify.findings import Accuracy, Evidence, Output, Worst
-from fusegen.evidence.explain import FORMATS, Explanation, written
+from fusegen.evidence.explain import FORMATS, Explanation, writing, written
 from fusegen.evidence.explain.writing import EXPECTED, OF_DOUBLE
 from fusegen.project.build import compiled_file, module, sources
 from fusegen.schedule.sentences import GRIDS, LOST, TABLE, VERIFIED
@@ -80,10 +81,13 @@ IN_DOUBLE = f"the formula in double, {LOST}"
 HARD = "chain: [x * 1.3 + 0.1, gelu_tanh, squared_relu, tanh, sigmoid]"
 
 
+WHENCE = r" at \S+, mostly by \w+(?: \w+)*"
+
+
 def foreseen(text: str, device: str) -> list[tuple[str, ...]]:
     """The expectation on a device: value and whence, slope and whence."""
     table = text.split(EXPECTED)[1].split("\n\n")[0]
-    return re.findall(rf"  {device} +(\S+)( at \S+, by \w+)? +(\S+)( at \S+, by \w+)?", table)
+    return re.findall(rf"  {device} +(\S+)({WHENCE})? +(\S+)({WHENCE})?", table)
 
 
 @pytest.mark.full
@@ -357,3 +361,17 @@ def test_the_verb_draws(workshop: Workshop) -> None:
     workshop.build("gate", "formula: x / 2\ndtypes: [float32]")
     workshop.done("explain", "gate", "--plot", "gate.svg")
     assert (workshop.folder / "gate.svg").read_text(encoding="utf-8").startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("by", "told"),
+    [
+        ("narrow", "9 at x = 2, y = 1, mostly by rounding to one float on the way"),
+        ("add", "9 at x = 2, y = 1, mostly by a sum"),
+        ("exp", "9 at x = 2, y = 1, mostly by exp"),
+        ("", "9 at x = 2, y = 1, too large for a float"),
+    ],
+)
+def test_the_operation_that_errs_most_is_told_in_words(by: str, told: str) -> None:
+    assert writing.foreseen(Roundoff(9.0, {"x": 2.0, "y": 1.0}, by)) == told
+    assert writing.foreseen(Roundoff(0.5, {"x": 2.0, "y": 1.0}, by)) == "0.5"

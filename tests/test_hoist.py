@@ -35,6 +35,11 @@ def test_a_part_of_parameters_only_gets_a_name() -> None:
     ]
 
 
+def test_a_step_of_parameters_names_its_term_elsewhere() -> None:
+    """The term is declared once, by the step."""
+    assert lines(program("x * (a + b) + u", u="a + b")) == [["u = a + b", "return x · u + u"]]
+
+
 @pytest.mark.parametrize(
     "formula", ["x * a", "x * -a", "x * 3", "where(a > b, x, x + a)", "exp(x * a) * b"]
 )

@@ -80,7 +80,8 @@ class _Hoist:
             )
             self.taken.add(self.found[term])
         name = self.found[term]
-        self.lets.setdefault(name, Let(name, term))
+        if name not in self.constants:  # a step of the program
+            self.lets.setdefault(name, Let(name, term))
         return Name(name)
 
 

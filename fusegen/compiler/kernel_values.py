@@ -29,15 +29,18 @@ class Values:
     """The results of kernels at points, as floats."""
 
     kernels: Both[Kernel]  # of both passes; a gradient may read the value that the other one gives
-    params: Mapping[str, float]  # the values of scalars, and of what only they decide
+    # the values of scalars, and of what only they decide; a column where they are others at each point
+    params: Mapping[str, float | Column]
 
     @property
     def rounded(self) -> tuple[Rounding, ...]:
         """The roundings of double-word values and of single words."""
         return _stored, in_float
 
-    def scalar(self, number: float, kind: Math) -> float:
+    def scalar(self, number: float | Column, kind: Math) -> float | Column:
         """Return a scalar as a kernel has it."""
+        if isinstance(number, np.ndarray):
+            return in_float(number) if kind is Math.FLOAT else number
         return round_to(number, kind)
 
     def at(self, which: Pass, points: Points, incoming: float | Column = 1.0) -> dict[int, Column]:
@@ -81,7 +84,7 @@ class Values:
         given |= {grad: np.broadcast_to(np.asarray(incoming, float), count)} if grad else {}
         given |= {name: self.at(Pass.FORWARD, points)[0] for name in outputs}
         scalars = {name: self.scalar(self.params[name], kernel.math) for name in kernel.params}
-        given |= {name: np.full(count, number) for name, number in scalars.items()}
+        given |= {name: np.broadcast_to(np.asarray(number), count) for name, number in scalars.items()}
         graph, kept = self._graphs[which], self.rounded if kernel.math is Math.FLOAT else (DOUBLE,)
         with np.errstate(all="ignore"):
             return graph, graph.values(given, *kept)
@@ -133,7 +136,7 @@ class Unbounded(Values):
 class Unrounded(Unbounded):
     """The results with all digits of doubles, of the scalars as they are given."""
 
-    def scalar(self, number: float, kind: Math) -> float:
+    def scalar(self, number: float | Column, kind: Math) -> float | Column:
         """Return a scalar as it is."""
         return number
 

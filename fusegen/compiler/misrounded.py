@@ -57,7 +57,7 @@ def misrounded(of: Compiled) -> Iterator[Share]:
         return
     if "float32" not in of.spec.dtypes:
         return
-    points = _points(formula)
+    points = random_floats(formula)
     if not len(next(iter(points.values()))):
         return
     passes = _Passes.of(of, points)
@@ -147,7 +147,7 @@ def _own_errors(node: Node, values: Sequence[Column]) -> Node:
     return node if node.double_word else replace(node, fitted=max(node.usual - budget.ROUNDING_ULP, 0.0))
 
 
-def _points(formula: Formula) -> Points:
+def random_floats(formula: Formula) -> Points:
     """Return random floats in the judged ranges: of a function of one tensor in every binade."""
     draw, names = np.random.default_rng(SEED), formula.declared.inputs
     found: dict[str, Column] = {}

@@ -6,18 +6,20 @@ plan takes: float64 in double's range, 16 bits at 16-bit inputs. Double errs by 
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
+from fusegen.compiler.boxes_at_scalars import Boxes
 from fusegen.compiler.estimates import Formula, with_uniforms
 from fusegen.compiler.local_excess import Allowed, Estimated, contract, excess
 from fusegen.compiler.pipeline import Compiled
-from fusegen.compiler.zeros_at_scalars import OtherScalars
+from fusegen.compiler.zeros_at_scalars import OtherScalars, defaults_and_others
 from fusegen.core import budget
 from fusegen.core.dtypes import ELEMENTS
 from fusegen.core.facts import Excess
 from fusegen.core.ir import Kernel
-from fusegen.core.method import DOUBLE, FAST, PLAIN, Method, Pass, Variant, parts
+from fusegen.core.method import DOUBLE, FAST, PLAIN, Both, Method, Pass, Variant, parts
 from fusegen.core.method import Formula as Computed
 from fusegen.core.targets import Device
 from fusegen.lower.collapsed import collapsed
@@ -51,21 +53,26 @@ def misses(of: Compiled) -> Iterator[Miss]:
         found = BY_BITS[ELEMENTS[dtype].bits](_Results(of, which, device, dtype, method))
         if found is not None:
             yield Miss(which, device, dtype, found)
-    yield from _at_other_scalars(of)
+    yield from _by_arithmetic(of)
 
 
-def _at_other_scalars(of: Compiled) -> Iterator[Miss]:
-    """Of float32 on the CPU, a function of one tensor: next to zeros that it has at other scalars."""
+def _by_arithmetic(of: Compiled) -> Iterator[Miss]:
+    """Of float32 on the CPU: errors at the defaults of scalars, and one at others."""
     formula, device = of.declared.formula, Device.CPU
-    if len(formula.declared.inputs) != 1 or not formula.params or "float32" not in of.spec.dtypes:
+    if not formula.declared.inputs or "float32" not in of.spec.dtypes:
         return
-    other = OtherScalars(formula, of.programs, of.in_variant(device, Variant.DOUBLE))
+    single, in_double = (of.in_variant(device, each) for each in (Variant.SINGLE_RESULT, Variant.DOUBLE))
+    kernels = Both.of(lambda which: (single if of.facts[which].float_ok[device] else in_double)[which])
+    scalars = defaults_and_others(formula)
+    zeros = OtherScalars(formula, of.programs, in_double, scalars)
+    has_zeros = len(formula.declared.inputs) == 1 and formula.params
     for which in Pass:
-        if not of.facts[which].float_ok[device]:
-            continue
-        found = other.excess(which, of.in_variant(device, Variant.SINGLE_RESULT))
-        if found is not None:
+        near = zeros.excesses(which, single) if has_zeros and of.facts[which].float_ok[device] else ()
+        boxes = Boxes(formula, of.programs, in_double, kernels, scalars, which)
+        for found in chain(near, boxes.excesses()):
             yield Miss(which, device, "float32", found)
+            if any(found.own.at[name] != value for name, value in formula.params.items()):
+                break
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from fusegen.compiler.curves import savings
 from fusegen.compiler.estimates import Formula, with_uniforms
 from fusegen.compiler.halves import HALVES, Halves, Several, corrected
 from fusegen.compiler.local_excess import as_eager, excess, tolerated
-from fusegen.compiler.zeros_at_scalars import OtherScalars
+from fusegen.compiler.zeros_at_scalars import OtherScalars, others_as_floats
 from fusegen.core import budget
 from fusegen.core.candidates import Candidate, cheapest
 from fusegen.core.dtypes import ELEMENTS, maths
@@ -61,10 +61,11 @@ def in_fewer_words(spec: Spec, programs: Both[Program], kernels: Kernels, formul
 def _errs_elsewhere(
     single: Kernel, which: Pass, programs: Both[Program], kernels: Kernels, formula: Formula
 ) -> bool:
-    """Return True if single words err by more than eager next to a zero that other scalars make."""
+    """Return True if single words err by more than eager next to a zero, for scalars that are floats."""
     in_double = Both.of(lambda each: kernels[each, Device.CPU, Variant.DOUBLE])
     tried = Both.of(lambda each: single if each is which else kernels[each, Device.CPU, Variant.FLOAT])
-    return OtherScalars(formula, programs, in_double).excess(which, tried, of_eager=1.0) is not None
+    found = OtherScalars(formula, programs, in_double, others_as_floats(formula))
+    return next(found.excesses(which, tried, of_eager=1.0), None) is not None
 
 
 def in_series(

@@ -132,9 +132,9 @@ def _one_by_one(jobs: Sequence[Job]) -> dict[Job, Built]:
     found = build.built({job.spec: job.binding for job in jobs}, jobs[0].output)
     made = {}
     for job, one in zip(jobs, found.values(), strict=True):
-        said = warned(one.compiled) if isinstance(one.compiled, Compiled) else Warned(None, {})
+        said = warned(one.compiled) if isinstance(one.compiled, Compiled) else Warned((), {})
         beside = (*dict.fromkeys(shadows(one.compiled)), *two_fits(one.compiled.spec))
-        remarks, promises = (*beside, *said.sentences), (said.sentence is not None, said.unneeded)
+        remarks, promises = (*beside, *said.sentences), (bool(said.promises), said.unneeded)
         made[job] = Built(one.text, one.apart, one.kernels, remarks, *promises)
     return made
 

@@ -1,11 +1,12 @@
 """Remarks of `build` on a spec: promises that its kernels may miss, and names that stand for others.
 
-Of the promises it tells errors first, then time. What the spec accepts is not told.
+Of the promises it tells errors, those at the defaults of the scalars first; where there are none, times.
+What the spec accepts is not told.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from fusegen.compiler.differing import differing
 from fusegen.compiler.misrounded import misrounded
@@ -14,9 +15,9 @@ from fusegen.compiler.pipeline import Compiled
 from fusegen.compiler.placed import Placed
 from fusegen.compiler.trial_faults import Fault
 from fusegen.core.facts import Excess
-from fusegen.core.interval import in_words
+from fusegen.core.interval import Point, in_words
 from fusegen.core.method import Pass
-from fusegen.core.spec import ACCEPTED
+from fusegen.core.spec import ACCEPTED, Spec
 from fusegen.core.targets import Device
 from fusegen.core.term import Name
 
@@ -44,26 +45,36 @@ LOST = (
 )
 OFTEN = "{kernel} on the CPU in float32 may be misrounded at {own:.0%} of the inputs (eager: {eager:.0%})"
 SHADOWED = "{}: the step {!r} is {}, not the {} that comes with fusegen"
+ELSEWHERE = "with other scalars " + INACCURATE
+NO_BETTER = ELSEWHERE + ", and further off than eager next to there"
 WAYS_OUT = (
     "narrow the inputs with 'assume', write the formula another way, set 'numerics: eager', or give the "
-    "reason why it is right with 'accept: {{{}: ...}}'"
+    "reason why it is right with 'accept: {{{}}}'"
 )
+MOST = 3  # sentences on errors
 NOTHING = "{}: 'accept' has a reason for {}, of which there is nothing to say; remove it"
 
-Told = tuple[float, str]  # how large the error is, and a sentence
+
+@dataclass(frozen=True)
+class Told:
+    """A statement on a promise, which may be printed."""
+
+    error: float  # how large it is
+    words: str
+    at: Point = field(default_factory=dict)  # the inputs, and scalars where these are not the defaults
 
 
 @dataclass(frozen=True)
 class Warned:
     """The sentences on the promises of a spec."""
 
-    sentence: str | None  # of the kernel with the largest error; none if all are accurate and not in double
+    promises: tuple[str, ...]  # none if all kernels are accurate and not in double
     unneeded: dict[str, str]  # by key of `accept` that accepts nothing, a sentence
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """All that is said."""
-        return (*([self.sentence] if self.sentence else []), *self.unneeded.values())
+        return (*self.promises, *self.unneeded.values())
 
 
 def contract_warnings(compiled: Compiled) -> tuple[str, ...]:
@@ -79,15 +90,40 @@ def warned(compiled: Compiled) -> Warned:
             found[key].append(told)
     spec = compiled.spec
     accepted = {key for key, _ in spec.accept}
-    errors = [(told, key) for key in (VALUE, GRADIENT) if key not in accepted for told in found[key]]
-    times = [(told, SPEED) for told in found[SPEED] if SPEED not in accepted]
     unneeded = {
         key: NOTHING.format(spec.name, key) for key in ACCEPTED if key in accepted and not found[key]
     }
-    if not (errors or times):
-        return Warned(None, unneeded)
-    (_, sentence), key = max(errors or times)
-    return Warned(f"{spec.name}: {sentence}; {WAYS_OUT.format(key)}", unneeded)
+    left = {key: () if key in accepted else told for key, told in found.items()}
+    return Warned(_sentences(spec, _worst(compiled, left)), unneeded)
+
+
+def _worst(compiled: Compiled, found: Mapping[str, Sequence[Told]]) -> list[tuple[str, Told]]:
+    """Return the largest error of each output, at the defaults first; without any, the longest time."""
+    worst: dict[tuple[bool, str], Told] = {}
+    for key in (GRADIENT, VALUE):
+        for told in found[key]:
+            place = _is_elsewhere(compiled, told.at), key
+            worst[place] = max(worst.get(place, told), told, key=_size)
+    times = [(SPEED, told) for told in sorted(found[SPEED], key=_size)[-1:]]
+    order = sorted(worst.items(), key=lambda item: (item[0][0], -item[1].error))
+    return [(key, told) for (_, key), told in order[:MOST]] or times
+
+
+def _size(told: Told) -> tuple[float, str]:
+    return told.error, told.words
+
+
+def _is_elsewhere(compiled: Compiled, at: Point) -> bool:
+    """Return True if a point is one at other scalars than the defaults."""
+    defaults = compiled.declared.formula.params
+    return any(at.get(name, value) != value for name, value in defaults.items())
+
+
+def _sentences(spec: Spec, told: Sequence[tuple[str, Told]]) -> tuple[str, ...]:
+    """Return a sentence for each; the last one has the ways out."""
+    keys = ", ".join(f"{key}: ..." for key in ACCEPTED if key in {key for key, _ in told})
+    *others, last = [f"{spec.name}: {each.words}" for _, each in told] or [""]
+    return (*others, f"{last}; {WAYS_OUT.format(keys)}") if last else ()
 
 
 def shadows(compiled: Placed) -> Iterator[str]:
@@ -108,8 +144,10 @@ def shadows(compiled: Placed) -> Iterator[str]:
 def _inaccurate(compiled: Compiled) -> Iterator[tuple[str, Told]]:
     """Yield kernels whose estimated error, in the arithmetic that was chosen, exceeds the contract."""
     for miss in misses(compiled):
-        where = _where(compiled, miss.which, miss.device, miss.excess)
-        yield OUTPUTS[miss.which], (miss.excess.own.ulp, INACCURATE.format(dtype=miss.dtype, **where))
+        where, own = _where(compiled, miss.which, miss.device, miss.excess), miss.excess.own
+        elsewhere = NO_BETTER if own.ulp <= miss.excess.eager else ELSEWHERE
+        words = elsewhere if _is_elsewhere(compiled, own.at) else INACCURATE
+        yield OUTPUTS[miss.which], Told(own.ulp, words.format(dtype=miss.dtype, **where), own.at)
 
 
 def _lost(compiled: Compiled) -> Iterator[tuple[str, Told]]:
@@ -117,20 +155,21 @@ def _lost(compiled: Compiled) -> Iterator[tuple[str, Told]]:
     for which in Pass:
         if missed := compiled.facts[which].missed.left:
             told = LOST.format(kernel=KERNELS[which], at=in_words(missed[0]))
-            yield OUTPUTS[which], (float(len(missed)), told)
+            yield OUTPUTS[which], Told(float(len(missed)), told)
 
 
 def _often_rounded(compiled: Compiled) -> Iterator[tuple[str, Told]]:
     """Yield kernels of which more results may be misrounded than a quarter, and than of eager's."""
     for each in misrounded(compiled):
         told = OFTEN.format(kernel=KERNELS[each.which], own=each.own, eager=each.eager)
-        yield OUTPUTS[each.which], (each.own, told)
+        yield OUTPUTS[each.which], Told(each.own, told)
 
 
 def _differing(compiled: Compiled) -> Iterator[tuple[str, Told]]:
     """Yield results that are not eager's, or not the limit, at special inputs or incoming gradients."""
     for fault in differing(compiled):
-        yield (GRADIENT if fault.output else VALUE), (SEVERITY[fault.kind], _sentence(compiled, fault))
+        told = Told(SEVERITY[fault.kind], _sentence(compiled, fault), fault.at)
+        yield (GRADIENT if fault.output else VALUE), told
 
 
 def _sentence(compiled: Compiled, fault: Fault) -> str:
@@ -147,7 +186,7 @@ def _slow(compiled: Compiled) -> Iterator[tuple[str, Told]]:
         for device, found in compiled.facts[which].estimates.items():
             if found.excess and compiled.plan.falls_to_double(which, device):
                 where = _where(compiled, which, device, found.excess)
-                yield SPEED, (found.excess.own.ulp, SLOW.format(**where))
+                yield SPEED, Told(found.excess.own.ulp, SLOW.format(**where))
 
 
 def _where(compiled: Compiled, which: Pass, device: Device, found: Excess) -> dict[str, str]:

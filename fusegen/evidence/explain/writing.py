@@ -33,6 +33,14 @@ MEASURED = {  # with 2^26 elements and more; docs/decisions/piecewise-cubics.md 
     "zeros, with lines far out; none fits around a kink, where results are -0, or next to zeros like that "
     "of x².",
 }
+SUM_OF_PRODUCTS, QUOTIENT, POWER = "a product in a sum", "a quotient", "a power"
+CAUSES = {  # what rounds most, by operation; other operations are functions of that name
+    **{"add": "a sum", "sub": "a difference", "mul": "a product", "scaled": "a product"},
+    **dict.fromkeys(("fma", "product_plus", "linear"), SUM_OF_PRODUCTS),
+    **dict.fromkeys(("div", "quotient", "reciprocal"), QUOTIENT),
+    **dict.fromkeys(("pow", "square", "cube"), POWER),
+    "narrow": "rounding to one float on the way",
+}
 EXPECTED = "Estimated errors of the formulas in float, in ulp of the exact result"
 FOUND = "Largest errors found, ours / eager's, in ulp of the exact result"
 
@@ -78,7 +86,7 @@ def _costs(found: Explanation, style: Format) -> Iterator[str]:
 
 
 def _estimates(found: Explanation, style: Format) -> Iterator[str]:
-    rows = [(device, *map(_foreseen, errors.values())) for device, errors in found.expected]
+    rows = [(device, *map(foreseen, errors.values())) for device, errors in found.expected]
     yield from _table(style, EXPECTED, ("device", *(which.value for which in Pass)), rows)
 
 
@@ -93,12 +101,13 @@ def _accuracies(found: Explanation, style: Format) -> Iterator[str]:
     yield from _table(style, FOUND, ("device", "dtype", *outputs), rows)
 
 
-def _foreseen(error: Roundoff) -> str:
+def foreseen(error: Roundoff) -> str:
     """Return the estimated error; with its input and operation, if it is more than 4 ulp."""
     ulp = f"{error.ulp:.2g}" if math.isfinite(error.ulp) else "infinite"
     places = [f"{x:.2g}" if len(error.at) == 1 else f"{name} = {x:.2g}" for name, x in error.at.items()]
     place = ", ".join(places)
-    whence = f" at {place}" + (f", by {error.by}" if error.by else ", too large for a float")
+    cause = f"mostly by {CAUSES.get(error.by, error.by)}" if error.by else "too large for a float"
+    whence = f" at {place}, {cause}"
     return ulp + (whence if error.ulp > RESULT_ULP else "")
 
 
