@@ -73,8 +73,8 @@ def kernels(ptx: str) -> Kernels:
     """Return a digest of each kernel in a PTX file, with the functions and the variables that it uses.
 
     Names do not count, nor do comments, lines of the source, and numbers that go by the place in the file.
-    A variable that kernels share counts by which kernels use it, and by how each does. The last parameters of
-    a kernel do not count where it reads none of them, as empty ones: all others keep their places.
+    A variable that kernels share counts by which kernels use it, and by how each does. The last parameters
+    of a kernel do not count where it reads none of them, as empty ones: all others keep their places.
     """
     items: dict[str, str] = {}
     for item in ITEMS.split(NUMBERED.sub("", _without_nameless(IGNORED.sub("", ptx))))[1:]:
