@@ -110,7 +110,7 @@ class Rows:
             *ordered,
         ]
         call, library = self._call(views, whole, params), self.library(whole.dtype)
-        room = [workspace(library, f"{self.name}_backward", call)] if sums else []
+        room: list[Tensor | None] = [workspace(library, f"{self.name}_backward", call)] if sums else []
         if forward or not self.saves:
             run_named(library, f"{self.name}_{function}", call, *room)
         else:

@@ -103,9 +103,9 @@ def test_numbers_are_saved_on_cuda_alone() -> None:
         for name in ("forward_saving", "forward_numbers", "forward_reduced_saving", "backward_reading")
     )
     told = "^cross_entropy: numbers of rows are saved for tensors on CUDA alone$"
-    for call in (lambda: saving(x, index), lambda: numbers(x, index), lambda: reduced(x, index, 1.0)):
+    for operator, scalars in ((saving, ()), (numbers, ()), (reduced, (1.0,))):
         with pytest.raises(RuntimeError, match=told):
-            call()
+            operator(x, index, *scalars)
     with FakeTensorMode():
         x, index = torch.empty(3, 4, 50), torch.zeros(3, 4, 1, dtype=torch.int64)
         value, found = saving(x, index)
