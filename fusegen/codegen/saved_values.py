@@ -1,7 +1,7 @@
 """Sums and largest elements of a row that the forward pass saves on CUDA, and the gradient reads.
 
-The gradient has folds of its own, and the forward pass's again. What that pass saves leaves to the loops
-the former, and phases that waited for the latter are one loop.
+A gradient has folds of its own, and finds some of the forward pass again. Where these are saved, its loops
+find its own alone, and phases that waited for saved ones are one loop.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,12 +20,17 @@ KNOWN = "#"  # begins a name that equal terms of both passes have
 
 
 def numbers(of: CompiledRows) -> Both[Numbers]:
-    """Return the numbers of what is saved of a row, by the names in each pass; of some kinds nothing is."""
+    """Return the numbers of what is saved of a row, by the names in each pass.
+
+    Nothing is of scans and parts of whole tensors, whose kernels have other loops; of values of rows beside
+    results of elements, or in another dtype, whose phases load and store these; of channels, which keep
+    their moments anyway; of gradients that read places, or not all inputs in their order.
+    """
     forward, backward = of.schedules.forward, of.schedules.backward
     saved: Both[dict[str, int]] = Both({}, {})
     made: Both[Numbers] = Both(saved.forward, saved.backward)
-    others = of.scans or of.in_parts or of.is_mixed or of.is_wide or of.found_forward
-    if others or backward.is_placed or backward.inputs[-len(forward.inputs) :] != forward.inputs:
+    is_other = of.scans or of.in_parts or of.is_mixed or of.is_wide or of.found_forward
+    if is_other or backward.is_placed or backward.inputs[-len(forward.inputs) :] != forward.inputs:
         return made
     known: dict[Term, Name] = {}
     found = {meaning: name for name, meaning in _folds(forward, known)}
@@ -96,70 +101,76 @@ class _Loop:
     """Phases that are one loop.
 
     Attributes:
-        types: of the phases.
+        phases: the type of each, and the number of each of its results, -1 where it is not saved.
         awaited: the values of the row that are known behind the loop only.
-        is_saved: whether a result is saved.
     """
 
-    types: list[str] = field(default_factory=list)
+    phases: list[tuple[str, list[int]]] = field(default_factory=list)
     awaited: set[str] = field(default_factory=set)
-    is_saved: bool = False
+
+    @property
+    def reduces(self) -> bool:
+        """True if a result is not saved."""
+        return any(-1 in numbers for _, numbers in self.phases)
+
+    @property
+    def type_(self) -> str:
+        """The type; that of a phase alone of which nothing is saved is as declared."""
+        types = [f"Saved<{type_}, {', '.join(map(str, numbers))}>" for type_, numbers in self.phases]
+        alone, is_saved = self.phases[0][0], any(n >= 0 for _, numbers in self.phases for n in numbers)
+        return f"OneLoop<{', '.join(types)}>" if is_saved or types[1:] else alone
 
 
 def loops(
     of: CompiledRows, which: Pass, device: Device, types: Sequence[str]
 ) -> tuple[str, Sequence[str]] | None:
     """Return the type of a gradient's values and those of its phases, if it reads what is saved."""
-    saved = numbers(of).backward
-    if which is not Pass.BACKWARD or not device.launched or not saved:
+    count = len(numbers(of).forward)
+    if which is not Pass.BACKWARD or not device.launched or not count:
         return None
-    found: list[str] = []
-    loop = _Loop()
-    *phases, last = zip(of.schedules.backward.phases[-len(types) :], types, strict=True)
-    for phase, type_ in phases:
-        read = {*phase.elements.params} if not _are_saved(phase, saved) else set()
-        if phase.picks or phase.loads or read & loop.awaited:
-            found += _closed(loop)
-            loop = _Loop()
-        if phase.picks or phase.loads:
-            found.append(type_)
-        else:
-            _add(loop, phase, type_, saved)
-    count = len({*saved.values()})
-    return f"WithSaved<{FUNCTORS[which]}Values, {count}>", [*found, *_closed(loop), last[1]]
+    found = [each.type_ if isinstance(each, _Loop) else each for each in _cut(of, types)]
+    return f"WithSaved<{FUNCTORS[which]}Values, {count}>", [*found, types[-1]]
 
 
 def loops_of_gradient(of: CompiledRows) -> int:
     """Return how many loops the gradient has on CUDA, with the one that stores; 0 if nothing is saved."""
-    phases = of.schedules.backward.phases
-    types = [str(k) for k, _ in enumerate(phases)]
-    picked = [type_ for type_, phase in zip(types, phases, strict=True) if phase.picks or phase.loads]
-    _, found = loops(of, Pass.BACKWARD, Device.CUDA, types) or ("", ())
-    return sum(
-        each not in picked and not (each.startswith("OneLoop") and "-1" not in each) for each in found
-    )
+    if not numbers(of).forward:
+        return 0
+    found = _cut(of, [""] * len(of.schedules.backward.phases))
+    return 1 + sum(isinstance(each, _Loop) and each.reduces for each in found)
 
 
-def _are_saved(phase: Phase, saved: Numbers) -> bool:
-    return all(name in saved for name in phase.folded)
+def _cut(of: CompiledRows, types: Sequence[str]) -> list[_Loop | str]:
+    """Return the loops of a gradient, and the types of phases between them, but for the one that stores."""
+    saved = numbers(of).backward
+    found: list[_Loop | str] = []
+    loop = _Loop()
+    *phases, _ = zip(of.schedules.backward.phases[-len(types) :], types, strict=True)
+    for phase, type_ in phases:
+        own = [saved.get(name, -1) for name in phase.folded]
+        if phase.picks or phase.loads:
+            found.append(type_)
+            loop = _Loop()
+            continue
+        if not loop.phases or (-1 in own and loop.awaited & {*phase.elements.params}):
+            loop = _Loop()
+            found.append(loop)
+        loop.phases.append((type_, own))
+        loop.awaited |= _awaited(
+            phase, {*loop.awaited, *(name for name in phase.folded if name not in saved)}
+        )
+    return found
 
 
-def _add(loop: _Loop, phase: Phase, type_: str, saved: Numbers) -> None:
-    """Add a phase to a loop."""
-    loop.types.append(f"Saved<{type_}, {', '.join(str(saved.get(name, -1)) for name in phase.folded)}>")
-    loop.is_saved = loop.is_saved or any(name in saved for name in phase.folded)
-    loop.awaited |= {name for name in phase.folded if name not in saved}
-    awaited = set(loop.awaited)
+def _awaited(phase: Phase, awaited: set[str]) -> set[str]:
+    """Return the values of a row that are not known before a loop is done, of a phase of the loop.
+
+    Args:
+        phase: the phase.
+        awaited: what its loop finds, and what phases before it have computed of that.
+    """
+    steps = set(awaited)
     for let in phase.row.lets:
-        awaited |= {let.name} if awaited & {*names(let.term)} else set()
-    for name, result in zip(phase.values, phase.row.results, strict=True):
-        loop.awaited |= {name} if awaited & {*names(result)} else set()
-
-
-def _closed(loop: _Loop) -> list[str]:
-    """Return the type of a loop, if there is one; one alone, of which nothing is saved, is as declared."""
-    if not loop.types:
-        return []
-    if not loop.is_saved and len(loop.types) == 1:
-        return [loop.types[0].removeprefix("Saved<").partition(",")[0]]
-    return [f"OneLoop<{', '.join(loop.types)}>"]
+        steps |= {let.name} if steps & {*names(let.term)} else set()
+    pairs = zip(phase.values, phase.row.results, strict=True)
+    return awaited | {name for name, result in pairs if steps & {*names(result)}}
