@@ -1,12 +1,12 @@
 #pragma once
-// Sums and largest elements of a row that the forward pass saves, and the gradient reads in place of finding them
+// Sums and largest elements of a row that the forward kernel saves, and the gradient reads in place of finding them
 // again: double numbers, one after the other for each row. Phases that wait for nothing else are one loop.
 #include "row_range.h"
 
 namespace fusegen {
 namespace {
 
-// The numbers of a row that a forward pass F saves, and those that a gradient F reads.
+// The numbers of a row that a forward kernel F saves, and those that a gradient F reads.
 template <class F, class = void>
 constexpr int SAVES = 0;
 template <class F>
@@ -16,7 +16,7 @@ constexpr int READS_SAVED = 0;
 template <class F>
 constexpr int READS_SAVED<F, std::void_t<decltype(F::Values::SAVED)>> = F::Values::SAVED;
 
-// The memory of what is saved of all rows, if any is, and whether a forward pass stores its results, too.
+// The memory of what is saved of all rows, if any is, and whether a forward kernel stores its results, too.
 template <class F, bool = (SAVES<F> + READS_SAVED<F> > 0)>
 struct SavedMemory {};
 template <class F>
@@ -143,7 +143,7 @@ HOST_DEVICE void read_saved(const SavedMemory<F>& from, int64_t row, VALUES& p) 
 }  // namespace
 }  // namespace fusegen
 
-// The statements that set what a forward pass saves out of values p of a row.
+// The statements that set what a forward kernel saves out of values p of a row.
 #define FUSEGEN_SAVED(COUNT, ...)                               \
   static constexpr int SAVED = COUNT;                           \
   template <class VALUES>                                       \
@@ -151,8 +151,8 @@ HOST_DEVICE void read_saved(const SavedMemory<F>& from, int64_t row, VALUES& p) 
     __VA_ARGS__;                                                \
   }
 
-// The functions that the binding calls, in place of those of launcher.h: a forward pass that may save numbers of rows,
-// and store its results or not, and a gradient that reads them, with a workspace where outputs are sums over the rows.
+// The functions that the binding calls, in place of those of launcher.h: a forward kernel that may save numbers of
+// rows, and store its results or not, and a gradient that reads them, with a workspace for sums over the rows.
 #define FUSEGEN_RUN_SAVED run_saved
 #ifdef WITHOUT_FORWARD
 #define FUSEGEN_SAVING(NAME)

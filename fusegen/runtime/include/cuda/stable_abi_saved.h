@@ -1,5 +1,5 @@
 #pragma once
-// The binding on CUDA of kernels of rows whose forward pass saves FUSEGEN_SAVES numbers of a row, which the gradient
+// The binding on CUDA of kernels of rows whose forward kernel saves FUSEGEN_SAVES numbers of a row, which the gradient
 // reads, over PyTorch's stable ABI. A gradient that is given none has the forward kernel find them.
 #include <string>
 #include "names.h"

@@ -58,7 +58,7 @@ struct Call {
   mutable bool begun = false;  // whether a gradient was recorded
 };
 
-// True where the gradient of a call of x reads numbers of rows that the forward pass saves.
+// True where the gradient of a call of x reads numbers of rows that the forward kernel saves.
 bool saves_numbers(const Call& call, const Tensor& x) { return call.saving && x.is_cuda(); }
 
 // True for a strided tensor on a CPU or a GPU of CUDA without a lazy negation, a batch or a tangent of torch.func.
