@@ -21,6 +21,7 @@ from benchmarks.windows import DTYPES
 
 SHORT, LONG = (16384, 1024), (4096, 4096)
 IMAGES, CLASSES = (64, 64, 128, 128), (4096, 32000)
+LOSSES = "cross_entropy", "cross_entropy_in_float32"
 # of a module: the shapes of its tensors, of which one of a row has one for all, and its scalars
 CASES: dict[str, list[tuple[tuple[tuple[int, ...], ...], tuple[float, ...]]]] = {
     **{
@@ -30,14 +31,14 @@ CASES: dict[str, list[tuple[tuple[tuple[int, ...], ...], tuple[float, ...]]]] = 
     "add_rms_norm": [((shape, shape, shape[-1:]), (1e-5,)) for shape in (SHORT, LONG)],
     **{name: [((shape,), ()) for shape in (SHORT, LONG)] for name in ("softmax", "log_softmax")},
     "softmax_of_channels": [((IMAGES,), ())],
-    "cross_entropy": [((CLASSES,), ())],
+    **{name: [((CLASSES,), ())] for name in LOSSES},
 }
 
 
 def arguments(name: str, shapes: tuple[tuple[int, ...], ...], dtype: torch.dtype) -> list[Tensor]:
     """Return the tensors of a module, and for a loss an index that picks an element of each row."""
     drawn = [torch.randn(shape, device="cuda").to(dtype) for shape in shapes]
-    if name != "cross_entropy":
+    if name not in LOSSES:
         return drawn
     rows, columns = shapes[0]
     return [*drawn, torch.randint(0, columns, (rows, 1), device="cuda")]

@@ -64,7 +64,7 @@ OF_ROWS = (
     "stable_abi_rows.h", "cpu/rows.h", "cpu/exp_below.h", "cuda/rows.cuh", "cuda/exp_below.cuh",
     "cuda/largest_and_terms.cuh", "cuda/picked_apart.cuh", "cuda/watched_conditions.cuh",
     "cuda/row_total.cuh", "cuda/long_rows.cuh", "stable_abi_indices.h", "cpu/total_of_rows.h",
-    "cuda/stable_abi_saved.h",
+    "cuda/stable_abi_saved.h", "cuda/stable_abi_wide_saved.h",
     "cpu/placed_rows.h", "cpu/rows_with_results.h", "stable_abi_row_results.h",
     "cpu/scans.h", "cuda/scans.cuh", "stable_abi_parts.h", "cpu/parts.h", "cuda/parts.cuh",
     "cpu/wide_values.h", "cuda/wide_terms.cuh", "cuda/wide_total.cuh", "stable_abi_wide_losses.h",

@@ -23,7 +23,7 @@ MODULES: dict[str, tuple[tuple[tuple[int, ...], ...], tuple[float, ...]]] = {
     "logsumexp": (((5, 1003),), ()),
     "softmax_of_channels": (((2, 20, 9, 16),), ()),
     "add_rms_norm": (((6, 512), (6, 512), (512,)), (1e-6,)),
-    "group_norm_silu": (((2, 32, 8, 8), (32,), (32,)), (1e-5,)),
+    "group_norm_silu": (((2, 32, 8, 8), (32, 1, 1), (32, 1, 1)), (1e-5,)),
 }
 
 
@@ -124,24 +124,30 @@ def test_saved_numbers_are_checked() -> None:
         reading(grad, x, saved.cpu())
 
 
-def test_a_loss_saves_numbers_too() -> None:
-    module = importlib.import_module("generated.rows.cross_entropy")
+@pytest.mark.parametrize("name", ["cross_entropy", "cross_entropy_in_float32"])
+def test_a_loss_saves_numbers_too(name: str) -> None:
+    module = importlib.import_module(f"generated.rows.{name}")
     kernels = module.KERNELS
     for dtype in DTYPES:
         torch.manual_seed(3)
         logits = torch.randn(9, 1000, device="cuda").to(dtype).requires_grad_()
         target = torch.randint(0, 1000, (9,), device="cuda")
         target[2] = -100
-        found = [torch.autograd.grad(module.cross_entropy(logits, target), logits)[0]]
+        loss = getattr(module, name)(logits, target)
+        assert loss.dtype is kernels.values_in(dtype)
+        found = [torch.autograd.grad(loss, logits)[0]]
         grad = torch.full((), 1.0, dtype=torch.float64, device="cuda") / 8
-        taken = (grad.to(dtype).expand(9), logits.detach(), target[:, None])
-        found.append(kernels.backward(*taken))
+        taken = (logits.detach(), target[:, None])
+        grads = grad.to(loss.dtype).expand(9)
+        found.append(kernels.backward(grads, *taken))
         assert torch.equal(*found)
+        values, numbers = kernels.kernel("forward_saving")(*taken)
+        assert torch.equal(values, kernels.forward(*taken))
+        assert torch.equal(numbers, kernels.kernel("forward_numbers")(*taken))
+        assert torch.equal(found[0], kernels.kernel("backward_reading")(grads, *taken, numbers))
         wide = logits.detach().double().requires_grad_()
-        loss = torch.nn.functional.cross_entropy(wide, target)
-        torch.testing.assert_close(
-            found[0].double(), torch.autograd.grad(loss, wide)[0], rtol=1e-2, atol=torch.finfo(dtype).eps
-        )
+        [exact] = torch.autograd.grad(torch.nn.functional.cross_entropy(wide, target), wide)
+        torch.testing.assert_close(found[0].double(), exact, rtol=1e-2, atol=torch.finfo(dtype).eps)
 
 
 def test_a_graph_of_cuda_replays_both_passes() -> None:

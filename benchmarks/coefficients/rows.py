@@ -307,6 +307,7 @@ ROWS = {
     "tail_39": Row(((PLAIN39, 2),), tail, relative(tail), -1, END, -40, "interpolated", "double"),
     "exp_below": Row((BELOW,), exp_rest, of_exp, -HALF, HALF, -32, "interpolated", "double"),
     "exp2_small": Row(((STREAMED, 0),), exp2, relative(exp2), -0.5, 0.5, -27),
+    "exp2_wide": Row(((STREAMED, 1),), exp2, relative(exp2), -0.5, 0.5, -34, "interpolated", "double"),
     "exp_44": Row(((PLAIN44, 0),), exp_rest, of_exp, -HALF, HALF, -49, "interpolated", "double"),
     "log_44": Row(((PLAIN44, 1),), log_rest, lambda z: z / 2, 0, LOGS, -50, "interpolated", "double"),
     "tail_44": Row(((PLAIN44, 2),), tail, relative(tail), -1, END, -49, "interpolated", "double"),

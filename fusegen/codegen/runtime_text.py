@@ -47,7 +47,7 @@ BINDINGS = {  # the headers of the stable binding, by what a module's text has t
     "CPU_SOURCE": ("stable_abi.h",),
     BITMASK: ("stable_abi_bitmask.h",),
     ROWS: ("stable_abi_rows.h",),
-    ROW_DTYPE: ("stable_abi_wide_values.h", "stable_abi_wide_losses.h"),
+    ROW_DTYPE: ("stable_abi_wide_values.h", "stable_abi_wide_losses.h", "cuda/stable_abi_wide_saved.h"),
     ROW_RESULTS: ("stable_abi_row_results.h",),
     INDICES: ("stable_abi_indices.h",),
     SAVES: ("cuda/stable_abi_saved.h",),

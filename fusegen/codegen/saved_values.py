@@ -23,13 +23,13 @@ def numbers(of: CompiledRows) -> Both[Numbers]:
     """Return the numbers of what is saved of a row, by the names in each pass.
 
     Nothing is of scans and parts of whole tensors, whose kernels have other loops; of values of rows beside
-    results of elements, or in another dtype, whose phases load and store these; of channels, which keep
-    their moments anyway; of gradients that read places, or not all inputs in their order.
+    results of elements, whose phases load and store these; of channels, which keep their moments anyway; of
+    gradients that read places, or not all inputs in their order.
     """
     forward, backward = of.schedules.forward, of.schedules.backward
     saved: Both[dict[str, int]] = Both({}, {})
     made: Both[Numbers] = Both(saved.forward, saved.backward)
-    is_other = of.scans or of.in_parts or of.is_mixed or of.is_wide or of.found_forward
+    is_other = of.scans or of.in_parts or of.is_mixed or of.found_forward
     if is_other or backward.is_placed or backward.inputs[-len(forward.inputs) :] != forward.inputs:
         return made
     known: dict[Term, Name] = {}

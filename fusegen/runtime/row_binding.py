@@ -1,8 +1,19 @@
 """The lines of C++ that bind kernels of rows to PyTorch."""
 
+import re
 from typing import Any, List
 
-SAVED = '#include "cuda/stable_abi_saved.h"'
+# What registers a kernel that saves numbers of rows, or reads them, in place of another one, by pass.
+SAVING = {
+    "forward": {
+        "ROWS": "SAVING",
+        "REDUCED": "REDUCED_SAVING",
+        "WIDE_VALUES": "WIDE_SAVING",
+        "WIDE_REDUCED": "WIDE_REDUCED_SAVING",
+    },
+    "backward": {"ROWS": "READING", "WIDE_GRADIENTS": "WIDE_READING"},
+}
+REGISTERED = re.compile("(?<=FUSEGEN_REGISTER_)(ROWS|REDUCED|WIDE_(VALUES|REDUCED|GRADIENTS))")
 
 
 def includes(kernels: Any) -> "List[str]":
@@ -20,7 +31,8 @@ def includes(kernels: Any) -> "List[str]":
         own += [f"#define FUSEGEN_ORDER {{{', '.join(map(str, order))}}}"]
     own += [f"#define FUSEGEN_DIVISOR {kernels.divisor}"] if kernels.reduces_index else []
     own += ['#include "stable_abi_indices.h"'] if kernels.indices else []
-    saved = ["#ifdef ON_CUDA", f"#define FUSEGEN_SAVES {kernels.saves}", SAVED, "#endif"]
+    header = f'#include "cuda/stable_abi_{"wide_" * bool(kernels.row_dtype)}saved.h"'
+    saved = ["#ifdef ON_CUDA", f"#define FUSEGEN_SAVES {kernels.saves}", header, "#endif"]
     return [*own, f'#include "{_header(kernels)}"', *(saved if kernels.saves else [])]
 
 
@@ -51,9 +63,7 @@ def registration(kernels: Any, line: str, kernel: str) -> str:
 
 def _on_cuda(lines: "List[str]", kernel: str) -> "List[str]":
     """Return the lines that register a kernel that saves numbers of rows on CUDA, or reads them."""
-    if kernel == "backward":
-        own = [line.replace("REGISTER_ROWS", "REGISTER_READING", 1) for line in lines]
-        return ["#ifdef ON_CUDA", *own, "#else", *lines, "#endif"]
-    words = ("REGISTER_ROWS", "REGISTER_SAVING"), ("REGISTER_REDUCED", "REGISTER_REDUCED_SAVING")
-    own = [line.replace(*pair, 1) for line, pair in zip(lines, words)]
-    return [*lines, "#ifdef ON_CUDA", *own, "#endif"]
+    own = [REGISTERED.sub(lambda found: SAVING[kernel][found[0]], line, count=1) for line in lines]
+    if kernel == "forward":
+        return [*lines, "#ifdef ON_CUDA", *own, "#endif"]
+    return ["#ifdef ON_CUDA", *own, "#else", *lines, "#endif"]

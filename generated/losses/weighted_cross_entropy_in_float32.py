@@ -11,7 +11,7 @@
 #     spread = sum(constant · (total - shifted)) / length()
 #
 # Forward: 3 loops over the elements of a row.
-# Gradient: 3 loops over the elements of a row.
+# Gradient: 3 loops over the elements of a row, 2 on CUDA by saved sums.
 # Its evidence, once certified, lies beside it in weighted_cross_entropy_in_float32.certificate.txt.
 # fmt: off
 # mypy: ignore-errors
@@ -138,7 +138,6 @@ HOST_DEVICE void weighted_cross_entropy_in_float32_backward4(M logits, M weight,
       M(0) ? of_row2 : M(0)));
   out[1] = M(0);
 }
-// The gradient reads the inputs, and computes the values of a row again.
 struct BackwardValues { double label_smoothing, row_share, grad, of_row1, count, row_sum1, row_amax, grad_t5, of_row2,
     row_sum, row_sum2, of_row3; };
 struct Backward0 : LoadsRow<BackwardValues> {
@@ -192,12 +191,13 @@ struct ForwardRows : Rows<3, 1, 1, ForwardValues, Forward1, Forward2, Forward3, 
   static constexpr bool ONCE_A_ROW = true;
   using Math32 = PlainDouble;
   using Math16 = PlainDouble;
+  FUSEGEN_SAVED(2, to[0] = p.row_amax; to[1] = p.row_sum)
 };
 using Forward = WithWideValues<ForwardRows, 0>;
 FUSEGEN_INDEX(ForwardRows)
 FUSEGEN_INDEX(Forward)
-struct BackwardRows : Rows<4, 2, 1, BackwardValues, Backward0, Backward1, Backward2, Backward3,
-    PickedApart<Backward4>> {
+struct BackwardRows : Rows<4, 2, 1, WithSaved<BackwardValues, 2>, Backward0, Backward1, OneLoop<Saved<Backward2, 0>,
+    Saved<Backward3, 1, -1>>, PickedApart<Backward4>> {
   FUSEGEN_VALUES(p.label_smoothing = call.param[0]; p.row_share = 1 / length)
   static constexpr unsigned OF_FEATURES = 4;
   static constexpr unsigned INDICES = 8;
@@ -210,7 +210,7 @@ using Backward = WithWideValues<BackwardRows, 0>;
 FUSEGEN_INDEX(BackwardRows)
 FUSEGEN_INDEX(Backward)
 }}  // namespace fusegen
-FUSEGEN_BROADCASTING_KERNELS(weighted_cross_entropy_in_float32)
+FUSEGEN_SAVING_BROADCASTING_KERNELS(weighted_cross_entropy_in_float32)
 FUSEGEN_WIDE_TOTAL(weighted_cross_entropy_in_float32)
 """
 CPU_SOURCE = r"""

@@ -28,37 +28,26 @@ Tensor widen_weights(Tensors<N>& call, const Tensor& of, const WideDtype& wide) 
   return made;
 }
 
-// As boxed_reduced of stable_abi_indices.h, which reads and writes values of the dtype that a call has.
+// As put_reduced and boxed_reduced of stable_abi_indices.h, of values in another dtype than that of the elements.
+template <class OPERANDS, class TOTAL>
+void put_wide_reduced(StableIValue* stack, OPERANDS& with, double known, TOTAL total) {
+  auto& call = with.of->call;
+  const WideDtype wide(call.dtype);
+  Tensor weights;
+  if (FUSEGEN_DIVISOR && known < 0 && wide.step > 1)
+    weights = widen_weights(call, with.of->tensor[FUSEGEN_DIVISOR], wide);
+  call.dtype = wide.value;
+  put_reduced(stack, call, known, total);
+}
 template <int IN, int PARAMS, class DTYPES, Launcher<IN, 1, PARAMS> LAUNCH,
           const char* (*TOTAL)(const Call<IN + 1, PARAMS>&, const Reduction&)>
 void boxed_wide_reduced(StableIValue* stack, uint64_t, uint64_t) {
-  Reduction to{};
-  std::memcpy(&to.known, stack + IN + PARAMS, sizeof(to.known));
+  double known;
+  std::memcpy(&known, stack + IN + PARAMS, sizeof(known));
   WideOperands<IN, 1, PARAMS, DTYPES, false> with(stack);
-  auto& call = with.of->call;
-  const WideDtype wide(call.dtype);
-  const char* error = LAUNCH(call);
+  const char* error = LAUNCH(with.of->call);
   check(error == nullptr, error);
-  const int64_t room = 2 * MOST_TOTALS, step = 1;
-  Tensor result = new_tensor(0, &room, &step, wide.value, call.device);
-  Tensor divisor = new_tensor(0, &room, &step, aoti_torch_dtype_float64(), call.device);
-  to.result = const_cast<void*>(view_of(result).data);
-  to.divisor = static_cast<double*>(const_cast<void*>(view_of(divisor).data));
-  to.weights = FUSEGEN_DIVISOR;
-  Tensor partial, weights;
-#ifdef ON_CUDA
-  if (rows_of(call) > MOST_OF_A_BLOCK) {
-    partial = new_tensor(1, &room, &step, aoti_torch_dtype_float64(), call.device);
-    to.partial = static_cast<double*>(const_cast<void*>(view_of(partial).data));
-  }
-#endif
-  if (FUSEGEN_DIVISOR && to.known < 0 && wide.step > 1)
-    weights = widen_weights(call, with.of->tensor[FUSEGEN_DIVISOR], wide);
-  call.dtype = wide.value;
-  error = TOTAL(call, to);
-  check(error == nullptr, error);
-  put(stack, result);
-  put(stack + 1, divisor);
+  put_wide_reduced(stack, with, known, TOTAL);
 }
 
 }  // namespace

@@ -171,8 +171,8 @@ constexpr auto OF_ELEMENTS = boxed_rows<IN, OUT, PARAMS, DTYPES, LAUNCH, GIVEN, 
 #endif
 
 // A gradient as the dispatcher calls it: another binding takes incoming gradients of values of rows as elements.
-template <int IN, int OUT, int PARAMS, class DTYPES, Launcher<IN, OUT, PARAMS> LAUNCH, bool GIVEN>
-void boxed_wide_gradients(StableIValue* stack, uint64_t count, uint64_t results) {
+template <int IN, void (*OF_ELEMENTS)(StableIValue*, uint64_t, uint64_t)>
+void boxed_wide_incoming(StableIValue* stack, uint64_t count, uint64_t results) {
   Taken<IN> inputs(stack);
   const WideDtype wide(dtype_of(inputs.tensor[INCOMING]));
   Tensor grads[WIDE_INCOMING];
@@ -183,8 +183,10 @@ void boxed_wide_gradients(StableIValue* stack, uint64_t count, uint64_t results)
     own.reset(reinterpret_cast<AtenTensorHandle>(elements));
   }
   inputs.put_back(stack);
-  OF_ELEMENTS<IN, OUT, PARAMS, DTYPES, LAUNCH, GIVEN>(stack, count, results);
+  OF_ELEMENTS(stack, count, results);
 }
+template <int IN, int OUT, int PARAMS, class DTYPES, Launcher<IN, OUT, PARAMS> LAUNCH, bool GIVEN>
+constexpr auto boxed_wide_gradients = boxed_wide_incoming<IN, OF_ELEMENTS<IN, OUT, PARAMS, DTYPES, LAUNCH, GIVEN>>;
 
 }  // namespace
 }  // namespace fusegen

@@ -48,6 +48,11 @@ constexpr float LOG2_OF_E_HI = 1.442695f, LOG2_OF_E_LO = 1.9259629e-8f;
 // From -0.5 to 0.5, to 2^-27: python -m benchmarks.coefficients exp2_small
 static __constant__ const float EXP2_SMALL[] = {1.0f,           0.69314724f,    0.24022655f,    0.055502724f,
                                                 0.009617064f, 0.0013418186f, 0.00015820314f};
+// From -0.5 to 0.5, to 2^-34: python -m benchmarks.coefficients exp2_wide
+static __constant__ const double WIDE_EXP2[] = {0.9999999999595618,    0.6931471805568324,
+                                                0.24022651213498092,   0.055504109063258665,
+                                                0.009618025613318034,  0.0013333478473685416,
+                                                0.00015469729214118296, 1.5303700711365693e-05};
 
 // e^x to a relative error of 2^-32, of an x up to 100
 __device__ __forceinline__ double power_below(double x) { return plain_double::exp_below(PlainDouble(x)).v; }
@@ -58,18 +63,19 @@ __device__ __forceinline__ double widened(float x) {
   return bit_cast<double>(uint64_t((bits >> 3) + (896u << 20)) << 32 | bits << 29);
 }
 
-// Elements from which on a power of two is no unit, as k would round; and rows of float32 that have too few terms for
-// roundings of floats to cancel.
+// Elements from which on a power of two is no unit, as k would round; and rows that have too few terms for roundings of
+// floats to cancel.
 constexpr float FAR = 0x1p19f;
 constexpr int FEW = 256;
 
-// A thread's largest element, and the sum of e^(element - unit), of elements of so many BYTES. All are below `limit`.
-// Terms are floats where |limit| is below `near`, else doubles.
-template <int BYTES, int WIDTH>
+// A thread's largest element, and the sum of e^(element - unit), of elements and results of so many BYTES. All are below
+// `limit`, and where |limit| is below `near` the unit is a power of two, and terms of elements of 16 bits are floats.
+// Those of float32 are doubles: the gradient reads the sum, and all its elements err as much.
+template <int BYTES, int RESULT_BYTES, int WIDTH>
 struct LargestAndTerms {
   static constexpr float ROOM = 20;  // above the unit: sums of e^20 are far from overflow
 
-  explicit __device__ LargestAndTerms(int64_t n) : near(BYTES == 4 && n <= FEW ? 0 : FAR) {}
+  explicit __device__ LargestAndTerms(int64_t n) : near(RESULT_BYTES == 4 && n <= FEW ? 0 : FAR) {}
 
   // Adds elements, or -infinity in place of some. A NaN is in the largest one.
   __device__ __forceinline__ void add(const float (&x)[WIDTH]) {
@@ -80,13 +86,13 @@ struct LargestAndTerms {
     if (top > limit) move_unit(top);
     if (fabsf(limit) < near)
 #pragma unroll
-      for (int e = 0; e < WIDTH; ++e) sum += widened(power(x[e]));
+      for (int e = 0; e < WIDTH; ++e) sum += term(x[e]);
     else
       for (int e = 0; e < WIDTH; ++e) sum += power_below(double(x[e]) - unit);
   }
   // The largest element, and the sum of e^(element - largest) of the others.
   __device__ __forceinline__ void take(double (&to)[2]) const {
-    const double own = fabsf(limit) < near ? widened(power(largest)) : power_below(double(largest) - unit);
+    const double own = fabsf(limit) < near ? term(largest) : power_below(double(largest) - unit);
     to[0] = largest;
     to[1] = largest == -INFINITY ? 0 : (sum - own) * power_below(unit - double(largest));
   }
@@ -96,14 +102,30 @@ struct LargestAndTerms {
     sum = limit == -INFINITY ? 0 : sum * power_below(unit - next);
     unit = next, whole = float(k), limit = top + ROOM;
   }
-  // 2^(x log2(e) - whole), at least 2^-124 in float32
+  __device__ __forceinline__ double term(float x) const {
+    if constexpr (BYTES == 4) return wide_power(x);
+    else return widened(power(x));
+  }
+
+  // x, or in place of what is far below the unit that of which the power is 2^-124
+  __device__ __forceinline__ float at_least_least(float x) const {
+    return Largest::join(x, (whole - 124) * float(LOG_OF_2));
+  }
+  // 2^(x log2(e) - whole), at least 2^-124 of results in float32
   __device__ __forceinline__ float power(float x) const {
-    if constexpr (BYTES == 2) return fast_float::ex2(fmaf(x, LOG2_OF_E_LO, fmaf(x, LOG2_OF_E_HI, -whole)));
+    if constexpr (RESULT_BYTES == 2) return fast_float::ex2(fmaf(x, LOG2_OF_E_LO, fmaf(x, LOG2_OF_E_HI, -whole)));
     constexpr float TO_INTEGER = 0x1.8p23f;
-    x = Largest::join(x, (whole - 124) * float(LOG_OF_2));
+    x = at_least_least(x);
     const float magic = TO_INTEGER - whole, shifted = fmaf(x, LOG2_OF_E_HI, magic), n = shifted - magic;
     const float f = fmaf(x, LOG2_OF_E_LO, fmaf(x, LOG2_OF_E_HI, -n));
     return polynomial(EXP2_SMALL, f) * bit_cast<float>((bit_cast<uint32_t>(shifted) << 23) + 0x3f800000);
+  }
+  // The same to a relative error of 2^-34
+  __device__ __forceinline__ double wide_power(float x) const {
+    constexpr double TO_INTEGER = 0x1.8p52;
+    const double wide = at_least_least(x), magic = TO_INTEGER - double(whole);
+    const double shifted = fma(wide, LOG2_OF_E, magic), p = polynomial(WIDE_EXP2, fma(wide, LOG2_OF_E, magic - shifted));
+    return bit_cast<double>(bit_cast<uint64_t>(p) + (bit_cast<uint64_t>(shifted) << 52));
   }
 
   const float near;
@@ -111,12 +133,11 @@ struct LargestAndTerms {
   double sum = 0, unit = 0;
 };
 
-template <class PHASE, typename T, class TEAM, class ROW, class UNITS>
-__device__ __forceinline__ void find_largest_and_others(const TEAM& team, const ROW& row, const UNITS& units,
-                                                        double (&to)[2]) {
+template <class PHASE, typename T, typename RESULT, class TEAM, class ROW, class UNITS>
+__device__ __forceinline__ void find_terms(const TEAM& team, const ROW& row, const UNITS& units, double (&to)[2]) {
   constexpr int WIDTH = TEAM::WIDTH;
   const auto& places = team.places;
-  LargestAndTerms<sizeof(T), WIDTH> own(places.n);
+  LargestAndTerms<sizeof(T), sizeof(RESULT), WIDTH> own(places.n);
   team.template each_unit<PHASE>(row, units, [&](const auto& unit, auto u) {
     float x[WIDTH];
 #pragma unroll
@@ -125,6 +146,11 @@ __device__ __forceinline__ void find_largest_and_others(const TEAM& team, const 
     if (!places.IS_WHOLE || places.has(u, 0)) own.add(x);
   });
   own.take(to);
+}
+template <class PHASE, typename T, class TEAM, class ROW, class UNITS>
+__device__ __forceinline__ void find_largest_and_others(const TEAM& team, const ROW& row, const UNITS& units,
+                                                        double (&to)[2]) {
+  find_terms<PHASE, T, T>(team, row, units, to);
 }
 
 // The first lane with the largest element of all leaves that out.

@@ -33,29 +33,36 @@ Tensor new_saved(const Call<N, P>& call) {
   return new_tensor(2, size, stride, aoti_torch_dtype_float64(), call.device);
 }
 
+template <int N, int P>
+using Save = const char* (*)(const Call<N, P>&, double*, bool);
+
+// What a forward kernel saves of each row of a call, which it computes, with its results, if RESULTS.
+template <bool RESULTS, int N, int P>
+Tensor saved_by(Save<N, P> save, const Call<N, P>& call) {
+  Tensor saved = new_saved(call);
+  const char* error = save(call, saved_in(saved), RESULTS);
+  check(error == nullptr, error);
+  return saved;
+}
+
 // The forward kernel as the dispatcher calls it: its results, if RESULTS, and what it saves of each row.
-template <int IN, int OUT, int PARAMS, class DTYPES,
-          const char* (*SAVE)(const Call<IN + OUT, PARAMS>&, double*, bool), Reduced REDUCED, bool RESULTS>
+template <int IN, int OUT, int PARAMS, class DTYPES, Save<IN + OUT, PARAMS> SAVE, Reduced REDUCED, bool RESULTS>
 void boxed_saving(StableIValue* stack, uint64_t, uint64_t) {
   RowOperands<IN, OUT, PARAMS, DTYPES, false, REDUCED> of(stack);
-  Tensor saved = new_saved(of.call);
-  const char* error = SAVE(of.call, saved_in(saved), RESULTS);
-  check(error == nullptr, error);
+  Tensor saved = saved_by<RESULTS>(SAVE, of.call);
   for (int k = 0; k < OUT && RESULTS; ++k) put(stack + k, of.tensor[IN + k]);
   put(stack + (RESULTS ? OUT : 0), saved);
 }
 
 #ifdef FUSEGEN_DIVISOR
 // The same with the reduction of the values of rows in place of these, as `boxed_reduced` has it.
-template <int IN, int PARAMS, class DTYPES, const char* (*SAVE)(const Call<IN + 1, PARAMS>&, double*, bool),
+template <int IN, int PARAMS, class DTYPES, Save<IN + 1, PARAMS> SAVE,
           const char* (*TOTAL)(const Call<IN + 1, PARAMS>&, const Reduction&)>
 void boxed_reduced_saving(StableIValue* stack, uint64_t, uint64_t) {
   double known;
   std::memcpy(&known, stack + IN + PARAMS, sizeof(known));
   RowOperands<IN, 1, PARAMS, DTYPES, false, Reduced::OUTPUT> of(stack);
-  Tensor saved = new_saved(of.call);
-  const char* error = SAVE(of.call, saved_in(saved), true);
-  check(error == nullptr, error);
+  Tensor saved = saved_by<true>(SAVE, of.call);
   put_reduced(stack, of.call, known, TOTAL);
   put(stack + 2, saved);
 }
@@ -110,63 +117,74 @@ void boxed_reading(StableIValue* stack, uint64_t, uint64_t) {
   of.finish();
   for (int k = 0; k < OUT && !GIVEN; ++k) put(stack + k, of.tensor[IN + k]);
 }
+template <int IN, int OUT, int PARAMS, class DTYPES, class KERNEL, Reduced REDUCED>
+struct Reading {
+  template <bool GIVEN, bool IS_SAVED>
+  static constexpr auto BOXED = boxed_reading<IN, OUT, PARAMS, DTYPES, KERNEL, GIVEN, REDUCED, IS_SAVED>;
+};
 
 }  // namespace
 }  // namespace fusegen
 
 // Registers, behind FUSEGEN_REGISTER_ROWS of a forward kernel NAME, those of its operators that save.
-#define FUSEGEN_REGISTER_SAVING(NAMESPACE, KEY, NAME, IN, OUT, PARAMS, REDUCED)                                      \
-  extern "C" const char* NAME##_save(const fusegen::Call<IN + OUT, PARAMS>& call, double* to, bool stores);          \
-  static const bool NAME##_saving_registered = [] {                                                                  \
-    using Types = fusegen::FUSEGEN_DTYPES;                                                                           \
-    constexpr auto reduced = fusegen::Reduced::REDUCED;                                                              \
-    TorchLibraryHandle library;                                                                                      \
-    aoti_torch_library_init_impl(NAMESPACE, KEY, __FILE__, __LINE__, &library);                                      \
-    aoti_torch_library_impl(library, #NAME "_saving",                                                                \
-                            fusegen::boxed_saving<IN, OUT, PARAMS, Types, NAME##_save, reduced, true>);              \
-    aoti_torch_library_impl(library, #NAME "_numbers",                                                               \
-                            fusegen::boxed_saving<IN, OUT, PARAMS, Types, NAME##_save, reduced, false>);             \
-    return true;                                                                                                     \
+#define FUSEGEN_REGISTER_SAVING_BY(NAMESPACE, KEY, NAME, IN, OUT, PARAMS, SAVING, NUMBERS)                          \
+  extern "C" const char* NAME##_save(const fusegen::Call<IN + OUT, PARAMS>& call, double* to, bool stores);         \
+  static const bool NAME##_saving_registered = [] {                                                                 \
+    using Types = fusegen::FUSEGEN_DTYPES;                                                                          \
+    TorchLibraryHandle library;                                                                                     \
+    aoti_torch_library_init_impl(NAMESPACE, KEY, __FILE__, __LINE__, &library);                                     \
+    aoti_torch_library_impl(library, #NAME "_saving", SAVING);                                                      \
+    aoti_torch_library_impl(library, #NAME "_numbers", NUMBERS);                                                    \
+    return true;                                                                                                    \
   }();
+#define FUSEGEN_REGISTER_SAVING(NAMESPACE, KEY, NAME, IN, OUT, PARAMS, REDUCED)                                     \
+  FUSEGEN_REGISTER_SAVING_BY(                                                                                       \
+      NAMESPACE, KEY, NAME, IN, OUT, PARAMS,                                                                        \
+      (fusegen::boxed_saving<IN, OUT, PARAMS, Types, NAME##_save, fusegen::Reduced::REDUCED, true>),                \
+      (fusegen::boxed_saving<IN, OUT, PARAMS, Types, NAME##_save, fusegen::Reduced::REDUCED, false>))
 
-#define FUSEGEN_REGISTER_REDUCED_SAVING(NAMESPACE, KEY, NAME, IN, OUT, PARAMS)                                       \
-  static const bool NAME##_reduced_saving_registered = [] {                                                          \
-    using Types = fusegen::FUSEGEN_DTYPES;                                                                           \
-    TorchLibraryHandle library;                                                                                      \
-    aoti_torch_library_init_impl(NAMESPACE, KEY, __FILE__, __LINE__, &library);                                      \
-    aoti_torch_library_impl(library, #NAME "_reduced_saving",                                                        \
-                            fusegen::boxed_reduced_saving<IN, PARAMS, Types, NAME##_save, NAME##_total>);            \
-    return true;                                                                                                     \
+#define FUSEGEN_REGISTER_REDUCED_SAVING_BY(NAMESPACE, KEY, NAME, IN, PARAMS, BOXED)                                 \
+  static const bool NAME##_reduced_saving_registered = [] {                                                         \
+    using Types = fusegen::FUSEGEN_DTYPES;                                                                          \
+    TorchLibraryHandle library;                                                                                     \
+    aoti_torch_library_init_impl(NAMESPACE, KEY, __FILE__, __LINE__, &library);                                     \
+    aoti_torch_library_impl(library, #NAME "_reduced_saving",                                                       \
+                            fusegen::BOXED<IN, PARAMS, Types, NAME##_save, NAME##_total>);                          \
+    return true;                                                                                                    \
   }();
+#define FUSEGEN_REGISTER_REDUCED_SAVING(NAMESPACE, KEY, NAME, IN, OUT, PARAMS)                                      \
+  FUSEGEN_REGISTER_REDUCED_SAVING_BY(NAMESPACE, KEY, NAME, IN, PARAMS, boxed_reduced_saving)
 
-// Registers the operators of a gradient, as FUSEGEN_REGISTER_ROWS does those of another one.
-#define FUSEGEN_REGISTER_READING_BY(NAMESPACE, KEY, NAME, IN, OUT, PARAMS, REDUCED)                          \
-  static const bool NAME##_registered = [] {                                                                 \
-    using Types = fusegen::FUSEGEN_DTYPES;                                                                   \
-    constexpr auto reduced = fusegen::Reduced::REDUCED;                                                      \
-    TorchLibraryHandle library;                                                                              \
-    aoti_torch_library_init_impl(NAMESPACE, KEY, __FILE__, __LINE__, &library);                              \
-    aoti_torch_library_impl(library, #NAME,                                                                  \
-                            fusegen::boxed_reading<IN, OUT, PARAMS, Types, NAME##_of, false, reduced, false>); \
-    aoti_torch_library_impl(library, #NAME "_out",                                                           \
-                            fusegen::boxed_reading<IN, OUT, PARAMS, Types, NAME##_of, true, reduced, false>);  \
-    aoti_torch_library_impl(library, #NAME "_reading",                                                       \
-                            fusegen::boxed_reading<IN, OUT, PARAMS, Types, NAME##_of, false, reduced, true>);  \
-    return true;                                                                                             \
+// Registers the operators of a gradient, as FUSEGEN_REGISTER_ROWS does those of another one; they are of a type Reading.
+#define FUSEGEN_REGISTER_READING_BY(NAMESPACE, KEY, NAME, ...)                                                    \
+  static const bool NAME##_registered = [] {                                                                      \
+    using Of = __VA_ARGS__;                                                                                       \
+    TorchLibraryHandle library;                                                                                   \
+    aoti_torch_library_init_impl(NAMESPACE, KEY, __FILE__, __LINE__, &library);                                   \
+    aoti_torch_library_impl(library, #NAME, Of::BOXED<false, false>);                                             \
+    aoti_torch_library_impl(library, #NAME "_out", Of::BOXED<true, false>);                                       \
+    aoti_torch_library_impl(library, #NAME "_reading", Of::BOXED<false, true>);                                   \
+    return true;                                                                                                  \
   }();
-#define FUSEGEN_REGISTER_READING(NAMESPACE, KEY, NAME, IN, OUT, PARAMS, REDUCED)                                    \
-  extern "C" const char* NAME##_read(const fusegen::Call<IN + OUT, PARAMS>& call, void* workspace, double* saved);  \
-  struct NAME##_of {                                                                                                \
-    static constexpr bool HAS_SUMS = false;                                                                         \
-    static constexpr auto read = NAME##_read;                                                                       \
-  };                                                                                                                \
-  FUSEGEN_REGISTER_READING_BY(NAMESPACE, KEY, NAME, IN, OUT, PARAMS, REDUCED)
-#define FUSEGEN_REGISTER_READING_WITH_SUMS(NAMESPACE, KEY, NAME, IN, OUT, PARAMS, REDUCED)                          \
-  extern "C" const char* NAME##_read(const fusegen::Call<IN + OUT, PARAMS>& call, void* workspace, double* saved);  \
-  extern "C" int64_t NAME##_workspace(const fusegen::Call<IN + OUT, PARAMS>& call);                                 \
-  struct NAME##_of {                                                                                                \
-    static constexpr bool HAS_SUMS = true;                                                                          \
-    static constexpr auto read = NAME##_read;                                                                       \
-    static constexpr auto workspace = NAME##_workspace;                                                             \
-  };                                                                                                                \
-  FUSEGEN_REGISTER_READING_BY(NAMESPACE, KEY, NAME, IN, OUT, PARAMS, REDUCED)
+#define FUSEGEN_READING_KERNEL(NAME, IN, OUT, PARAMS)                                                             \
+  extern "C" const char* NAME##_read(const fusegen::Call<IN + OUT, PARAMS>& call, void* workspace, double* saved); \
+  struct NAME##_of {                                                                                              \
+    static constexpr bool HAS_SUMS = false;                                                                       \
+    static constexpr auto read = NAME##_read;                                                                     \
+  };
+#define FUSEGEN_READING_KERNEL_WITH_SUMS(NAME, IN, OUT, PARAMS)                                                   \
+  extern "C" const char* NAME##_read(const fusegen::Call<IN + OUT, PARAMS>& call, void* workspace, double* saved); \
+  extern "C" int64_t NAME##_workspace(const fusegen::Call<IN + OUT, PARAMS>& call);                               \
+  struct NAME##_of {                                                                                              \
+    static constexpr bool HAS_SUMS = true;                                                                        \
+    static constexpr auto read = NAME##_read;                                                                     \
+    static constexpr auto workspace = NAME##_workspace;                                                           \
+  };
+#define FUSEGEN_READING_OF(NAME, IN, OUT, PARAMS, REDUCED) \
+  fusegen::Reading<IN, OUT, PARAMS, fusegen::FUSEGEN_DTYPES, NAME##_of, fusegen::Reduced::REDUCED>
+#define FUSEGEN_REGISTER_READING(NAMESPACE, KEY, NAME, IN, OUT, PARAMS, REDUCED) \
+  FUSEGEN_READING_KERNEL(NAME, IN, OUT, PARAMS)                                  \
+  FUSEGEN_REGISTER_READING_BY(NAMESPACE, KEY, NAME, FUSEGEN_READING_OF(NAME, IN, OUT, PARAMS, REDUCED))
+#define FUSEGEN_REGISTER_READING_WITH_SUMS(NAMESPACE, KEY, NAME, IN, OUT, PARAMS, REDUCED) \
+  FUSEGEN_READING_KERNEL_WITH_SUMS(NAME, IN, OUT, PARAMS)                                  \
+  FUSEGEN_REGISTER_READING_BY(NAMESPACE, KEY, NAME, FUSEGEN_READING_OF(NAME, IN, OUT, PARAMS, REDUCED))

@@ -6,6 +6,19 @@
 namespace fusegen {
 namespace {
 
+// A phase that reads incoming gradients has the values of its kernel, but for numbers that the forward pass saved.
+template <class VALUES>
+struct WithoutSaved {
+  using type = VALUES;
+};
+template <class VALUES, int COUNT>
+struct WithoutSaved<WithSaved<VALUES, COUNT>> {
+  using type = VALUES;
+};
+template <class PHASE, class KERNEL, int COUNT>
+constexpr bool LOADS_ROW<PHASE, WithWideValues<KERNEL, COUNT>> =
+    std::is_base_of_v<LoadsRow<typename WithoutSaved<typename KERNEL::Values>::type>, PHASE>;
+
 // An element of T in memory, which is a value of a row to functions that load or store one.
 template <typename T>
 struct ElementOrValue {
