@@ -14,10 +14,10 @@ batches      batch norms with the activations behind them
 batch_calls  where forwards call these
 rotary       rotary embeddings that forwards call a function for
 causal_losses the loss of causal language models
-rewritten    layers whose forwards call kernels of both kinds
+rewritten    forwards with kernels in them, by a table of rules
 pairs        convolutions with the activations behind them, with the bias in the kernel
 derived      classes of layers with another forward, and the way back
-replace      a model's activations, replaced and put back
+replace      the table of what is looked for in each layer, and the way back
 patch_report what was replaced, what was not, and why
 """
 

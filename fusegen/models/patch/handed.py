@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-from fusegen.models.patch.forwards import at, helped, itself, source_of
+from fusegen.models.patch.forwards import Parts, at, helped, itself, source_of
 from fusegen.models.patch.next_norms import norm_behind
 from fusegen.models.patch.slots import SLOT, Slot
 from fusegen.models.patch.sums import Added, norm_of
@@ -106,13 +106,13 @@ def part(layer: nn.Module) -> None:
         vars(layer).pop(name, None)
 
 
-def rewrite(tree: ast.FunctionDef) -> None:
-    """Have a forward call the helper for the sum that it ends with."""
-    statement = _last_sum(tree)
-    match statement:
-        case ast.Return(value=ast.BinOp() as add) | ast.Assign(value=ast.BinOp() as add):
-            owner = ast.Name(itself(tree), ast.Load())
-            statement.value = at(helped(KEY, [owner, add.left, add.right]), add)
+def rewrite(tree: ast.FunctionDef, scope: Any, choose: Callable[[str], Handed | None]) -> Parts:
+    """Have a forward call the helper for the sum that it ends with, and yield that."""
+    statement, part = _last_sum(tree), choose(KEY)
+    if statement is not None and part is not None:
+        add, owner = statement.value, ast.Name(itself(tree), ast.Load())
+        statement.value = at(helped(KEY, [owner, add.left, add.right]), add)
+        yield part, ""
 
 
 def _last_sum(tree: ast.FunctionDef) -> Any:

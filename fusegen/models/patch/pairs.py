@@ -17,9 +17,9 @@ from fusegen.core import write
 from fusegen.errors import OtherSpec, Span
 from fusegen.models.lift.regions import builds
 from fusegen.models.patch.activations import Function, function_of
-from fusegen.models.patch.derived import Plain
+from fusegen.models.patch.derived import Plain, bare, derive, is_derived
 from fusegen.models.patch.library import numbers_of
-from fusegen.models.patch.paired import KERNEL, Kernel, Sequential, kernel_of
+from fusegen.models.patch.paired import KERNEL, InRow, Kernel, kernel_of
 from fusegen.models.reader.layer_calls import attributes
 from fusegen.project.loader import imported
 from fusegen.runtime.linear_operator import MOST, is_worth
@@ -90,15 +90,15 @@ class Pair:
         vars(self.layer)[KERNEL] = Kernel(
             Path(str(module.__file__)), module.KERNELS, type(self.layer), self.plain
         )
-        if type(self.holder) is nn.Sequential:
-            self.holder.__class__ = Sequential
+        if not is_derived(self.holder):
+            derive(self.holder, InRow())
 
 
 def pairs(model: nn.Module) -> Iterator[Pair]:
     """Yield pairs that a kernel can compute, of layers with one place in the model and in no pair yet."""
     every = [layer for holder in model.modules() for layer in holder._modules.values()]
     for path, holder in model.named_modules():
-        if type(holder) not in (nn.Sequential, Sequential):
+        if bare(type(holder)) is not nn.Sequential or not isinstance(holder, nn.Sequential):
             continue
         for (first, layer), (second, activation) in itertools.pairwise(holder._modules.items()):
             if layer is None or activation is None or every.count(layer) > 1:
