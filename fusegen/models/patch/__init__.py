@@ -8,7 +8,6 @@ row_functions what their forwards compute
 forwards     forwards with other statements, made from their source
 sums         norms behind residuals, with the sum in the kernel
 handed       sums that layers end with, with the next layer's norm in the kernel
-next_norms   which norm that is
 slots        the value of a norm until it is called
 batches      batch norms with the activations behind them
 batch_calls  where forwards call these
