@@ -22,6 +22,7 @@ from fusegen.project.library_folder import is_own
 
 LIBRARIES = ("jinja2", "mpmath", "numpy", "pyyaml", "sympy")  # which decide what the compiler makes
 DECIDING = (".py", ".j2", ".toml", ".h", ".cuh")  # the files that decide it
+APART = ("models", "tools")  # rooms that decide no result that is kept, since what computes these imports neither
 DAYS = 30  # after which a result that nobody asked for is removed
 SWEPT = "swept"  # the file whose time says when results were last removed
 

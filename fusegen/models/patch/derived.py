@@ -29,7 +29,7 @@ class Plan(Hashable, Protocol):
 
 @dataclass(frozen=True)
 class Found:
-    """What kernels compute in a layer.
+    """The kernels of a layer.
 
     Attributes:
         lines: what is replaced, the module in its place, and where alone that runs.

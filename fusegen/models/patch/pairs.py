@@ -78,7 +78,7 @@ class Pair:
 
     @property
     def front(self) -> Front:
-        """What the kernel computes in front of the activation."""
+        """Return what the kernel computes in front of the activation."""
         if _is_large(self.layer):
             return LINEAR if type(self.layer) is nn.Linear else POINTWISE
         given = {name: getattr(self.layer, name) for name in ARGUMENTS}

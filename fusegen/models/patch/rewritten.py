@@ -48,7 +48,7 @@ RULES = (
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What kernels compute in a forward, by rule."""
+    """The kernels of a forward, by rule."""
 
     parts: tuple[tuple[Any, ...], ...]
 
