@@ -98,6 +98,21 @@ def test_another_compiler_makes_modules_new(
     assert compiled == ["gate"]
 
 
+def test_a_result_is_kept_where_a_room_was_edited_that_decides_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def digest(edited: str) -> str:
+        for name in ("core/a.py", "models/a.py", "tools/a.py"):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(f"x = {int(name == edited)}\n", encoding="utf-8")
+        return compile_cache.compiler.__wrapped__()
+
+    monkeypatch.setattr("fusegen.project.compile_cache.resources.files", lambda name: tmp_path)
+    before = digest("none")
+    assert digest("models/a.py") == digest("tools/a.py") == before
+    assert digest("core/a.py") != before
+
+
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"text": 1, "remarks": []}', '{"text": "x", "remarks": [1]}']

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+from fusegen.project import compile_cache
+
 ROOMS = {
     "errors": "",
     "core": "errors",
@@ -158,3 +160,8 @@ def test_a_generated_module_imports_torch_and_the_standard_library_only() -> Non
         outside = {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names)
         assert outside <= {"torch"}, path.name
         assert path in RUNTIME or "torch" in outside, path.name
+
+
+def test_the_commands_alone_import_rooms_that_decide_no_kept_result() -> None:
+    importing = {room for room, row in ROOMS.items() if {*row.split()} & {*compile_cache.APART}}
+    assert importing == {"cli"}

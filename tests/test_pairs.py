@@ -19,7 +19,8 @@ from torch.nn.utils import weight_norm as old_weight_norm
 
 import fusegen
 from fusegen.errors import FusegenError
-from fusegen.models.patch.paired import KERNEL, Kernel, Sequential
+from fusegen.models.patch.derived import plan_of
+from fusegen.models.patch.paired import KERNEL, InRow, Kernel
 from fusegen.models.patch.patch_report import Report
 
 CLOSE: Any = MappingProxyType({"rtol": 1e-4, "atol": 1e-5})
@@ -366,7 +367,7 @@ def test_a_pair_follows_its_parameters_and_can_be_copied_and_undone(model: nn.Se
     assert type(model) is nn.Sequential
     assert not any(KERNEL in vars(layer) for layer in model)
     torch.testing.assert_close(model(x), changed)
-    assert type(copied) is Sequential
+    assert plan_of(copied) == InRow()
     assert fusegen.unpatch(copied) == 3
     assert type(copied) is nn.Sequential
     assert [type(layer) for layer in copied] == [type(layer) for layer in pair_model()]

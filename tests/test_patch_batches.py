@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import fusegen
 from fusegen.models.patch import batches
+from fusegen.models.reader import row_gains
 from fusegen.models.reader.row_gains import EVALUATION, GAINS, TRAINING, Gain, modes_of
 
 C, SHAPE = 4, (3, 4, 5, 6)
@@ -139,7 +140,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Ran:
         for size in (2, 4, 8):
             for mode in (False, True):
                 monkeypatch.setitem(GAINS, ("cpu", "batch_norm", written, size, mode), Gain(1, 2**31))
-    monkeypatch.setattr(batches, "is_gain", always)
+    monkeypatch.setattr(row_gains, "is_gain", always)
     return ran
 
 

@@ -214,7 +214,7 @@ def test_a_patched_model_of_transformers(name: str) -> None:
     before = copy.deepcopy(model)
     report = fusegen.patch(model)
     function = MODELS[name][1]
-    assert [each.module for each in report.replaced][:LAYERS] == [function] * LAYERS
+    assert [each.module for each in report.replaced].count(function) == LAYERS  # beside rotary embeddings
     kept = {each.layer.partition("(")[0]: each.why for each in report.kept}
     assert set(kept) <= {"LayerNorm", "LlamaRMSNorm"}
     assert kept.get("LlamaRMSNorm", NO_GAIN) == NO_GAIN

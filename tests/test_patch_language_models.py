@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import fusegen
 from fusegen.models.patch import causal_losses, rotary
+from fusegen.models.reader import row_gains
 from fusegen.models.reader.row_gains import GAINS, WRITTEN_OUT, Gain
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
@@ -94,8 +95,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Ran:
         for size in (2, 4):
             for mode in (False, True):
                 monkeypatch.setitem(GAINS, ("cpu", name, WRITTEN_OUT, size, mode), Gain(1, 2**20))
-    for each in (rotary, causal_losses):
-        monkeypatch.setattr(each, "is_gain", always)
+    monkeypatch.setattr(row_gains, "is_gain", always)
     return ran
 
 
@@ -192,7 +192,7 @@ def test_keys_of_fewer_heads_follow_the_queries(
         return (columns, x.numel() >= 2 * LENGTH * least) == (SIZE, True)
 
     ran = list[Tensor]()
-    monkeypatch.setattr(rotary, "is_gain", large)
+    monkeypatch.setattr(row_gains, "is_gain", large)
     monkeypatch.setattr(rotary, "_run", lambda x, cos, sin: ran.append(x))
     layer = Attention()
     fusegen.patch(layer)

@@ -17,6 +17,7 @@ from fusegen.models.patch import row_layers
 from fusegen.models.patch.library import row_names
 from fusegen.models.patch.row_functions import OTHER
 from fusegen.models.patch.row_layers import RowLayer, row_layer_of
+from fusegen.models.reader import row_gains
 from fusegen.models.reader.row_gains import FUSED, GAINS, WRITTEN_OUT, Gain, is_gain
 
 ROWS, LENGTH = 12, 64
@@ -142,7 +143,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             for size in (2, 4, 8):
                 for mode in (False, True):
                     monkeypatch.setitem(GAINS, ("cpu", name, written, size, mode), Gain(1, 2**20))
-    monkeypatch.setattr(row_layers, "is_gain", always)
+    monkeypatch.setattr(row_gains, "is_gain", always)
     return ran
 
 

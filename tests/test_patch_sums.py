@@ -17,8 +17,9 @@ from blocks import trained
 from torch import Tensor, nn
 
 import fusegen
-from fusegen.models.patch import handed, library, row_layers
+from fusegen.models.patch import handed, library
 from fusegen.models.patch.library import row_names
+from fusegen.models.reader import row_gains
 from fusegen.models.reader.row_gains import FUSED, GAINS, WRITTEN_OUT, Gain, modes_of
 
 ROWS, LENGTH = (2, 5), 16
@@ -143,7 +144,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Ran:
             for written in (FUSED, WRITTEN_OUT):
                 for mode in (False, True):
                     monkeypatch.setitem(GAINS, ("cpu", name, written, size, mode), Gain(1, 2**20))
-    monkeypatch.setattr(row_layers, "is_gain", always)
+    monkeypatch.setattr(row_gains, "is_gain", always)
     monkeypatch.setattr(handed, "LEAST", 0)
     return ran
 

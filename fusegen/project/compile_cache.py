@@ -22,6 +22,7 @@ from fusegen.project.library_folder import is_own
 
 LIBRARIES = ("jinja2", "mpmath", "numpy", "pyyaml", "sympy")  # which decide what the compiler makes
 DECIDING = (".py", ".j2", ".toml", ".h", ".cuh")  # the files that decide it
+APART = ("models", "tools")  # rooms that decide no result, since nothing that computes one imports them
 DAYS = 30  # after which a result that nobody asked for is removed
 SWEPT = "swept"  # the file whose time says when results were last removed
 
@@ -73,10 +74,10 @@ def compiler() -> str:
     for name in LIBRARIES:
         digest.update(_version(name).encode())
     for folder in (inside, *(each for each in beside if each.is_dir())):
-        for path in sorted(
-            path for path in folder.rglob("*") if path.suffix in DECIDING and path.is_file()
-        ):
-            digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+        for path in sorted(each for each in folder.rglob("*") if each.suffix in DECIDING):
+            place = path.relative_to(folder)
+            if place.parts[0] not in APART and path.is_file():
+                digest.update(place.as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 

@@ -8,16 +8,15 @@ row_functions what their forwards compute
 forwards     forwards with other statements, made from their source
 sums         norms behind residuals, with the sum in the kernel
 handed       sums that layers end with, with the next layer's norm in the kernel
-next_norms   which norm that is
 slots        the value of a norm until it is called
 batches      batch norms with the activations behind them
 batch_calls  where forwards call these
 rotary       rotary embeddings that forwards call a function for
 causal_losses the loss of causal language models
-rewritten    layers whose forwards call kernels of both kinds
+rewritten    forwards with kernels in them, by a table of rules
 pairs        convolutions with the activations behind them, with the bias in the kernel
 derived      classes of layers with another forward, and the way back
-replace      a model's activations, replaced and put back
+replace      the table of what is looked for in each layer, and the way back
 patch_report what was replaced, what was not, and why
 """
 

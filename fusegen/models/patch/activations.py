@@ -11,7 +11,7 @@ import ast
 import contextlib
 import inspect
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
@@ -31,11 +31,7 @@ METHODS = {"forward", "extra_repr", "reset_parameters"}  # that a generated modu
 # what the library has modules for, and formulas have no functions for
 MODULES: Rows = {**ROWS, "glu": (form("glu(self, dim=dim)"),), "prelu": (form("prelu(self, weight)"),)}
 POINTS = tuple(sign * 10 ** (k / 8 + 0.01) for k in range(-24, 20) for sign in (1, -1))
-CLOSE: Any = {
-    "rtol": 1e-7,
-    "atol": 1e-7,
-    "equal_nan": True,
-}  # of 1 / 6 as a float, in hardsigmoid
+CLOSE: Any = {"rtol": 1e-7, "atol": 1e-7, "equal_nan": True}  # of 1 / 6 as a float, in hardsigmoid
 MOST = 1024  # layers that are remembered
 ARGUMENTS = "its forward takes other arguments than a tensor"
 PARTS, UNREAD = "it has parameters, buffers or layers of its own", "its forward cannot be read"
@@ -92,11 +88,17 @@ def function_of(layer: nn.Module) -> Function | str:
     if why:
         return why
     key = (type(layer), type(layer).forward, tuple(attributes(layer)), _channels(layer))
-    if key not in _known:
-        if len(_known) > MOST:
-            _known.clear()
-        _known[key] = _read(layer)
-    return _known[key]
+    found: Function | str = remembered(_known, key, lambda: _read(layer))
+    return found
+
+
+def remembered(known: dict[Any, Any], key: Any, read: Callable[[], Any]) -> Any:
+    """Return the value of a key, which is read once; of many keys the values are forgotten."""
+    if key not in known:
+        if len(known) > MOST:
+            known.clear()
+        known[key] = read()
+    return known[key]
 
 
 def replacement(layer: nn.Module, function: Function) -> nn.Module:

@@ -12,23 +12,23 @@ from collections.abc import Callable, Hashable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusegen.models.patch.batches import FUNCTIONS, Batched
-from fusegen.models.patch.forwards import Swap, at, blocks, called, first_call, helped, itself
+from fusegen.models.patch.batches import FUNCTIONS, Batched, Key
+from fusegen.models.patch.forwards import Parts, Swap, at, blocks, called, first_call, helped, itself
 
 IN_PLACE, VALUE, RESIDUAL = "fusegen_iadd", "fusegen_value", "fusegen_residual"
-Choice = Callable[[str, str, str, str], Batched | None]  # by the norm, and what is behind it
 
 
-def rewrite(tree: ast.FunctionDef, scope: Mapping[str, Any], choose: Choice) -> list[tuple[Batched, str]]:
-    """Have a forward call helpers for norms and activations, and return these, with their texts.
+def rewrite(
+    tree: ast.FunctionDef, scope: Mapping[str, Any], choose: Callable[[Key], Batched | None]
+) -> Parts:
+    """Have a forward call helpers for norms and activations, and yield these.
 
     Args:
         tree: of the forward.
         scope: its global names.
         choose: returns the kernel of a norm, an activation, its function, and what is between; or None.
     """
-    found = list[tuple[Batched, str]]()
-    owner = itself(tree)
+    found, owner = set[str](), itself(tree)
     for block in blocks(tree):
         for place, statement in enumerate(block):
             value = getattr(statement, "value", None)
@@ -37,10 +37,10 @@ def rewrite(tree: ast.FunctionDef, scope: Mapping[str, Any], choose: Choice) -> 
                 spot = act and _spot(tree, block, place, node)
                 if spot and spot.edits and not _is_last(tree, block, place, node, spot):
                     continue
-                part = act and spot and choose(spot.norm, *act, "add_" if spot.residual else "")
-                if spot and part and part.name not in {each.name for each, _ in found}:
-                    found.append((part, _join(block, place, node, spot, owner)))
-    return found
+                part = act and spot and choose((spot.norm, *act, "add_" if spot.residual else ""))
+                if spot and part and part.name not in found:
+                    found.add(part.name)
+                    yield part, _join(block, place, node, spot, owner)
 
 
 def _act(node: Any, owner: str, scope: Mapping[str, Any]) -> tuple[str, str] | None:

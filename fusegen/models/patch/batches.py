@@ -5,7 +5,6 @@ The norm keeps its tensors; its kernel moves the running statistics as PyTorch d
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,14 +17,17 @@ from torch.compiler import is_compiling
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fusegen.models.patch.activations import function_of
-from fusegen.models.patch.derived import Plain, has_hooks
+from fusegen.models.patch.derived import Plain, has_hooks, is_like
 from fusegen.models.patch.library import batch_names, module
-from fusegen.models.reader.row_gains import EVALUATION, MODES, TRAINING, is_gain, modes_of
+from fusegen.models.reader.row_gains import EVALUATION, TRAINING, clause, gains, modes_of
 
 FUNCTIONS: Mapping[Any, str] = {
     **{getattr(F, name): name for name in ("relu", "silu", "gelu", "hardswish")},
     torch.relu: "relu",
 }
+
+
+Key = tuple[str, str, str, str]  # a norm, an activation or its function, and what is between the two
 
 
 @dataclass(frozen=True)
@@ -59,15 +61,14 @@ class Batched:
         return (self.act,) if self.act else ()
 
     @property
-    def of_what(self) -> tuple[str, str, str, str]:
+    def key(self) -> Key:
         """The norm, the activation or its function, and what is between, which decide the kernel."""
         function = "" if self.act else self.of
         return self.name, self.act, function, "add_" if "_add_" in self.function else ""
 
     def when(self, holder: nn.Module) -> str:
         """Return in which mode alone the kernel runs, a clause; empty where that is each."""
-        modes = modes_in(getattr(holder, self.name))
-        return MODES[modes.pop()] if len(modes) == 1 else ""
+        return clause(modes_in(getattr(holder, self.name)))
 
     def call(self) -> Callable[..., Any]:
         """Return a function of the norm, the activation, a tensor, what both do apart, and a residual."""
@@ -87,11 +88,7 @@ class Batched:
             return False
         if not (self.plain.is_still(act) if self.plain else FUNCTIONS.get(act) == self.of):
             return False
-        if (
-            x.__class__ is not Tensor
-            or not x.is_floating_point()
-            or not all(_is_like(each, x) for each in residual)
-        ):
+        if x.__class__ is not Tensor or not x.is_floating_point():
             return False
         check: Any = norm._check_input_dim
         check(x)
@@ -99,19 +96,11 @@ class Batched:
             return False
         in_batch = norm.training or norm.running_mean is None
         few = x.numel() // max(x.shape[1], 1)
-        if not x.is_contiguous() or few < 2 or x.shape[1] != norm.num_features:
+        is_laid = x.is_contiguous() and all(is_like(each, x) for each in residual)
+        if not is_laid or few < 2 or x.shape[1] != norm.num_features:
             return False
-        tensors = [x, *residual, *norm._parameters.values()]
-        is_recorded = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
         written, columns = TRAINING if in_batch else EVALUATION, math.prod(x.shape[2:])
-        return is_gain("batch_norm", written, x, columns, is_recorded=is_recorded)
-
-
-def _is_like(one: Any, x: Any) -> bool:
-    """Tell if a kernel takes a tensor beside another one: of floats, and laid as it in memory."""
-    if one.__class__ is not Tensor or x.__class__ is not Tensor or not one.is_floating_point():
-        return False
-    return (one.shape, one.stride(), one.dtype, one.device) == (x.shape, x.stride(), x.dtype, x.device)
+        return gains("batch_norm", written, columns, x, *residual, *norm._parameters.values())
 
 
 def modes_in(norm: nn.Module) -> set[bool]:
@@ -120,6 +109,12 @@ def modes_in(norm: nn.Module) -> set[bool]:
     every = (TRAINING, EVALUATION)
     found = (modes_of("batch_norm", written, like.device.type, like.dtype, None) for written in every)
     return {mode for modes in found for mode in modes}
+
+
+def choices(holder: nn.Module) -> Callable[[Key], Batched | None] | None:
+    """Return what gives the kernel of a norm in a layer and what is behind it; None for no such norm."""
+    names = norms_in(holder)
+    return (lambda key: batched(holder, *key) if key[0] in names else None) if names else None
 
 
 def norms_in(holder: nn.Module) -> set[str]:
@@ -152,49 +147,3 @@ def batched(holder: nn.Module, name: str, act: str, of: str = "", between: str =
     if function not in batch_names():
         return None
     return Batched(name, type(getattr(holder, name)), function, of, act, plain)
-
-
-@dataclass(frozen=True)
-class InRow:
-    """The norms of an nn.Sequential with the activations behind them."""
-
-    parts: tuple[Batched, ...]
-
-    @property
-    def acts(self) -> tuple[str, ...]:
-        """The activations that are in kernels."""
-        return tuple(each.act for each in self.parts)
-
-    def forward(self, kind: Any) -> Callable[..., Any]:
-        """Return the forward of an nn.Sequential, or a class derived from it, with these kernels."""
-        original = kind.forward
-        calls = {(each.name, each.act): each.call() for each in self.parts}
-
-        def forward(layer: nn.Module, input: Any) -> Any:
-            if kind.forward is not original:
-                return kind.forward(layer, input)
-            layers = [*layer._modules.items(), ("", None)]
-            is_done = False
-            for (name, each), (behind, act) in itertools.pairwise(layers):
-                call = calls.get((name, behind))
-                if each is None or is_done:
-                    is_done = False
-                elif call is None:
-                    input = each(input)
-                else:
-                    input, is_done = call(each, act, input, act), True
-            return input
-
-        return forward
-
-
-def in_row(holder: nn.Module) -> InRow | None:
-    """Return the norms and activations that an nn.Sequential holds; None where these are none."""
-    if type(holder).forward is not nn.Sequential.forward or "forward" in vars(holder):
-        return None
-    norms = norms_in(holder)
-    every = (
-        batched(holder, one, other) for one, other in itertools.pairwise(holder._modules) if one in norms
-    )
-    parts = tuple(each for each in every if each is not None)
-    return InRow(parts) if parts else None

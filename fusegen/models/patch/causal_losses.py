@@ -17,8 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
+from fusegen.models.patch.derived import Found
 from fusegen.models.patch.library import module
-from fusegen.models.reader.row_gains import MODES, WRITTEN_OUT, is_gain, modes_of
+from fusegen.models.reader.row_gains import WRITTEN_OUT, clause, gains, modes_of, slower
 from fusegen.runtime.calls import transformed
 
 NAME, ATTRIBUTE, FUNCTION = "cross_entropy", "_loss_function", "loss_function"
@@ -66,6 +67,17 @@ class CausalLoss:
         loss: Tensor = values.sum(dtype=torch.float64) / items
         return loss.to(torch.float32)
 
+    def found(self, layer: nn.Module) -> Found:
+        """Describe a model with this loss."""
+        first = next(layer.parameters())
+        clauses = ["under autocast"] * (first.dtype == torch.float32) + [clause(_modes(first))]
+        text = f"{type(layer).__name__}, {self.original.__name__}"
+
+        def join(layer: nn.Module) -> None:
+            vars(layer)[ATTRIBUTE] = self
+
+        return Found([(text, self.module, " and ".join(filter(None, clauses)))], join)
+
 
 def _takes(logits: Any, vocab_size: int) -> bool:
     """Tell if the kernel computes what the function does of logits, and is to run."""
@@ -73,8 +85,7 @@ def _takes(logits: Any, vocab_size: int) -> bool:
         return False
     if logits.dim() < 2 or logits.shape[-1] != vocab_size:
         return False
-    is_recorded = torch.is_grad_enabled() and logits.requires_grad
-    return is_gain(NAME, WRITTEN_OUT, logits, vocab_size, is_recorded=is_recorded)
+    return gains(NAME, WRITTEN_OUT, vocab_size, logits)
 
 
 @functools.cache
@@ -98,8 +109,7 @@ def loss_of(layer: nn.Module) -> CausalLoss | str | None:
     if first.dtype not in (*DTYPES, torch.float32) or (first.dtype == torch.float32 and not _modes(first)):
         return None
     if not _modes(first):
-        shown = str(first.dtype).removeprefix("torch.")
-        return f"no kernel is known to be faster in {shown} on {first.device.type}"
+        return slower(first.device.type, first.dtype)
     return CausalLoss(function, ATTRIBUTE in vars(layer)) if _is_same(function) else None
 
 
@@ -107,15 +117,6 @@ def _modes(first: Tensor) -> set[bool]:
     """Return the modes in which the kernel of logits is faster; under autocast these have 16 bits."""
     dtype = torch.bfloat16 if first.dtype == torch.float32 else first.dtype
     return modes_of(NAME, WRITTEN_OUT, first.device.type, dtype, None)
-
-
-def when(layer: nn.Module) -> str:
-    """Return where alone the kernel runs, a clause; empty where that is each call."""
-    first = next(layer.parameters())
-    modes = [*_modes(first)]
-    clauses = ["under autocast"] * (first.dtype == torch.float32)
-    clauses += [MODES[mode] for mode in modes if len(modes) == 1]
-    return " and ".join(clauses)
 
 
 def _is_same(function: Callable[..., Tensor]) -> bool:

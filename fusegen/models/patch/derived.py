@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+import inspect
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules import module as hooks
 
 from fusegen.models.patch.activations import HOOKS, Function
@@ -23,7 +24,41 @@ class Plan(Hashable, Protocol):
     """Another forward of layers; it has a hash and can be pickled."""
 
     def forward(self, kind: Any) -> Callable[..., Any]:
-        """Return the forward of layers of a class, which calls the class's own where it does not hold."""
+        """Return the forward of layers of a class, while the class has its own."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The kernels of a layer.
+
+    Attributes:
+        lines: what is replaced, the module in its place, and where alone that runs.
+        join: gives the layer its kernels.
+    """
+
+    lines: Sequence[tuple[str, str, str]]
+    join: Callable[[nn.Module], None]
+
+    @classmethod
+    def of(cls, plan: Plan, *lines: tuple[str, str, str]) -> Found:
+        """Describe a layer with the forward of a plan."""
+        return cls(lines, lambda layer: derive(layer, plan))
+
+
+APART = object()  # what a function returns where the own forward is to run
+
+
+def of_tensor(kind: Any, run: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return a forward of a layer and a tensor, which is the class's own where a function returns APART."""
+    own: Callable[..., Any] = kind.forward
+    [_, argument] = inspect.signature(own).parameters
+
+    def forward(layer: nn.Module, *given: Any, **named: Any) -> Any:
+        is_usual = len(given) + len(named) == 1 and not named.keys() - {argument}
+        result = run(layer, *given, *named.values()) if is_usual else APART
+        return own(layer, *given, **named) if result is APART else result
+
+    return forward
 
 
 def derive(layer: nn.Module, plan: Plan) -> None:
@@ -35,11 +70,16 @@ def derive(layer: nn.Module, plan: Plan) -> None:
 @functools.cache
 def derived(kind: Any, plan: Plan) -> Any:
     """Return the class of the layers of a class, under its name; pickle needs these arguments alone."""
+    original, changed = kind.forward, plan.forward(kind)
+
+    @functools.wraps(original)
+    def forward(layer: nn.Module, *given: Any, **named: Any) -> Any:
+        run = changed if kind.forward is original else kind.forward
+        return run(layer, *given, **named)
 
     def reduced(layer: nn.Module, protocol: int) -> tuple[Any, ...]:
         return _again, (kind, plan), vars(layer)
 
-    forward = functools.wraps(kind.forward)(plan.forward(kind))
     body = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
     body |= {"forward": forward, "__reduce_ex__": reduced, ORIGINAL: kind, PLAN: plan}
     return type(kind.__name__, (kind,), body)
@@ -71,6 +111,13 @@ def has_hooks(layer: nn.Module) -> bool:
     """Tell if a call of a layer runs hooks."""
     own: Any = hooks
     return any(getattr(layer, name) for name in HOOKS) or bool(own._has_any_global_hook())
+
+
+def is_like(one: Any, x: Tensor) -> bool:
+    """Tell if a kernel takes a tensor beside another one: both are contiguous, and alike in all else."""
+    if one.__class__ is not Tensor or not one.is_contiguous() or not x.is_contiguous():
+        return False
+    return (one.shape, one.dtype, one.device) == (x.shape, x.dtype, x.device)
 
 
 def restore(layer: nn.Module) -> None:

@@ -10,7 +10,7 @@ import ast
 import functools
 import inspect
 import linecache
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from tokenize import TokenError
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -27,6 +27,7 @@ WATCHED = {"locals", "vars", "dir", "eval", "exec"}  # which see the variables o
 BRANCHES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 HELPER = "fusegen_kernels"  # the name that a forward has for helpers, by key
 FACTORY = "def factory({}): pass"
+Parts = Iterable[tuple[Any, str]]  # what kernels compute in a forward, each with its code
 
 
 def tree_of(kind: Any) -> ast.FunctionDef | None:
@@ -147,6 +148,26 @@ class Swap(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> Any:
         """Return the node in the place of one."""
         return self.after if node is self.before else self.generic_visit(node)
+
+
+def swapped(
+    tree: ast.FunctionDef, match: Callable[[ast.Call], tuple[Any, ast.expr] | None]
+) -> list[tuple[Any, str]]:
+    """Put others in the place of calls in a forward, and return what kernels compute there, with texts."""
+    found = list[tuple[Any, str]]()
+
+    class Swapped(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> Any:
+            text = ast.unparse(node).removeprefix(f"{itself(tree)}.")
+            self.generic_visit(node)
+            other = match(node)
+            if other is None:
+                return node
+            found.append((other[0], text))
+            return at(other[1], node)
+
+    Swapped().visit(tree)
+    return found
 
 
 def _code(function: FunctionType, tree: ast.FunctionDef, given: Any) -> CodeType:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.models.patch.activations import function_of
-from fusegen.models.patch.derived import Plain
+from fusegen.models.patch.derived import APART, Plain, of_tensor
 from fusegen.models.patch.library import module
 from fusegen.models.reader.aten_calls import calls_in
 from fusegen.models.reader.layer_calls import twin
@@ -59,22 +59,13 @@ class Gate:
     def forward(self, kind: Any) -> Callable[..., Tensor]:
         """Return the forward with one kernel of layers of a class."""
         function: Callable[..., Tensor] = getattr(module(self.gated), self.gated)
-        original: Callable[..., Tensor] = kind.forward
-        [_, argument] = inspect.signature(original).parameters
 
-        def forward(layer: nn.Module, *given: Tensor, **named: Tensor) -> Tensor:
+        def run(layer: Any, x: Tensor) -> Any:
             names = (self.gate, self.up, self.down, self.act)
             gate, up, down, act = (getattr(layer, name) for name in names)
-            result: Tensor
-            usual = len(given) + len(named) == 1 and not named.keys() - {argument}
-            if not usual or kind.forward is not original or not self.plain.is_still(act):
-                result = kind.forward(layer, *given, **named)
-                return result
-            [x] = (*given, *named.values())
-            result = down(function(gate(x), up(x)))
-            return result
+            return down(function(gate(x), up(x))) if self.plain.is_still(act) else APART
 
-        return forward
+        return of_tensor(kind, run)
 
 
 def gate_of(holder: nn.Module) -> Gate | None:

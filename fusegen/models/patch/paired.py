@@ -1,11 +1,12 @@
 """Layers in an nn.Sequential that run as one kernel with the activations behind them.
 
-Both stay in their places. The class of the nn.Sequential is derived from PyTorch's, with another forward,
-and the first layer has the kernel as an attribute. Each call decides: two layers that nobody has changed or
-watches are one kernel, and all others run as they are.
+Both stay in their places. The class of the nn.Sequential is derived from its own, with another forward; a
+convolution or a linear layer has the kernel as an attribute. Each call decides: two layers that nobody has
+changed or watches are one kernel, and all others run as they are.
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 from torch.fx import Proxy
 
-from fusegen.models.patch.derived import Plain
+from fusegen.models.patch.batches import Batched, choices
+from fusegen.models.patch.derived import Found, Plain, plan_of
 from fusegen.project.loader import imported
 from fusegen.runtime.channels_last import as_they_are
 from fusegen.runtime.holders import is_under_mode, is_watched
@@ -22,27 +24,66 @@ from fusegen.runtime.holders import is_under_mode, is_watched
 KERNEL = "fusegen_pair"  # the attribute of a layer that holds the kernel of its pair
 
 
-class Sequential(nn.Sequential):
-    """An nn.Sequential in which pairs of layers may be one kernel."""
+@dataclass(frozen=True)
+class InRow:
+    """The layers of an nn.Sequential that run as kernels with the activations behind them.
 
-    fusegen_original = nn.Sequential
+    Attributes:
+        parts: the batch norms; other layers have their kernels as attributes.
+    """
 
-    def forward(self, input: Any) -> Any:
-        """Call the layers in their order, or the kernels of pairs."""
-        layers: list[Any] = [*self._modules.values(), None]
-        place = 0
-        while place < len(layers) - 1:
-            layer, behind = layers[place : place + 2]
-            kernel = kernel_of(layer, behind, input)
-            input = layer(input) if kernel is None else kernel(layer, behind, input)
-            place += 1 if kernel is None else 2
-        return input
+    parts: tuple[Batched, ...] = ()
+
+    @property
+    def acts(self) -> tuple[str, ...]:
+        """The activations of batch norms."""
+        return tuple(each.act for each in self.parts)
+
+    def forward(self, kind: Any) -> Callable[..., Any]:
+        """Return the forward of an nn.Sequential, or a class derived from it, with these kernels."""
+        calls = {(each.name, each.act): each.call() for each in self.parts}
+
+        def forward(layer: nn.Module, input: Any) -> Any:
+            is_done = False
+            for (name, each), (behind, act) in itertools.pairwise([*layer._modules.items(), ("", None)]):
+                if each is None or is_done:
+                    is_done = False
+                    continue
+                kernel, call = kernel_of(each, act, input), calls.get((name, behind))
+                is_done = kernel is not None or call is not None
+                if kernel is not None and act is not None:
+                    input = kernel(each, act, input)
+                else:
+                    input = each(input) if call is None else call(each, act, input, act)
+            return input
+
+        return forward
+
+    def found(self, holder: nn.Module) -> Found:
+        """Describe a layer with these kernels."""
+        name = type(holder).__name__
+        texts = ((f"{name}, {each.name} and {each.act}", each) for each in self.parts)
+        return Found.of(self, *((text, each.module, each.when(holder)) for text, each in texts))
 
 
-def paired(holder: nn.Sequential) -> set[nn.Module]:
-    """Return the activations that run in pairs."""
+def in_row(holder: nn.Module) -> InRow | None:
+    """Return the norms and activations that an nn.Sequential holds; None where these are none."""
+    if type(holder).forward is not nn.Sequential.forward or "forward" in vars(holder):
+        return None
+    choose = choices(holder) or (lambda key: None)
+    rows = itertools.pairwise(holder._modules)
+    parts = tuple(part for one, other in rows if (part := choose((one, other, "", ""))))
+    return InRow(parts) if parts else None
+
+
+def in_kernels(holder: nn.Module) -> set[nn.Module]:
+    """Return the activations of a layer that run in kernels with other layers."""
+    acts = getattr(plan_of(holder), "acts", ())
+    found = {layer for name, layer in holder._modules.items() if layer is not None and name in acts}
+    if not isinstance(holder, nn.Sequential):
+        return found
     rows = itertools.pairwise(holder._modules.values())
-    return {second for first, second in rows if second is not None and kernel_of(first, second) is not None}
+    return found | {second for first, second in rows if second is not None and kernel_of(first, second)}
 
 
 @dataclass(frozen=True)

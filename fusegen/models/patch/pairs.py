@@ -17,35 +17,52 @@ from fusegen.core import write
 from fusegen.errors import OtherSpec, Span
 from fusegen.models.lift.regions import builds
 from fusegen.models.patch.activations import Function, function_of
-from fusegen.models.patch.derived import Plain
+from fusegen.models.patch.derived import Plain, bare, derive, is_derived
 from fusegen.models.patch.library import numbers_of
-from fusegen.models.patch.paired import KERNEL, Kernel, Sequential, kernel_of
+from fusegen.models.patch.paired import KERNEL, InRow, Kernel, kernel_of
 from fusegen.models.reader.layer_calls import attributes
 from fusegen.project.loader import imported
 from fusegen.runtime.linear_operator import MOST, is_worth
 from fusegen.runtime.pixels import is_of_pixels
 from fusegen.runtime.producers import leaves_bias
-from fusegen.schedule.thin_convolution import Thin, obstacle_of, sized
+from fusegen.schedule.thin_convolution import obstacle_of, sized
 
 ARGUMENTS = "in_channels out_channels kernel_size stride padding dilation groups padding_mode".split()
 SPEC = """\
 name: {name}
 summary: {summary}, as one kernel.
 source: fusegen.patch
-{inputs}
+inputs: {inputs}
 {params}formula: {function}({arguments})
 """
-BIAS = "inputs: {x: {shape: [8, 64, 32, 32], fill: randn}, bias: {shape: [64, 1, 1], fill: randn}}"
-CONVOLUTION = """\
-inputs: {{x: {{shape: [8, {of.channels}, 32, 32], fill: randn}}}}
-layers: [conv: "Conv2d({of.channels}, 64, {of.kernel})"]"""  # a call knows the other sizes
-LINEAR = """\
-inputs: {x: {shape: [1024, 1024], fill: randn}}
-layers: [linear: "Linear(1024, 1024)"]"""  # a call knows the sizes
-
-POINTWISE = """\
-inputs: {x: {shape: [16, 1024, 8, 8], fill: randn}}
-layers: [conv: "Conv2d(1024, 1024, 1)"]"""
+# How the name of a kernel begins, what it computes first, of which inputs and layers, and the first
+# argument of the function. A call knows the other sizes.
+Front = tuple[str, str, str, str]
+BIAS: Front = (
+    "bias",
+    "the bias of a convolution",
+    "{x: {shape: [8, 64, 32, 32], fill: randn}, bias: {shape: [64, 1, 1], fill: randn}}",
+    "x + bias",
+)
+LINEAR: Front = (
+    "linear",
+    "a linear layer",
+    '{x: {shape: [1024, 1024], fill: randn}}\nlayers: [linear: "Linear(1024, 1024)"]',
+    "x",
+)
+POINTWISE: Front = (
+    "conv1x1",
+    "a convolution of single pixels",
+    '{x: {shape: [16, 1024, 8, 8], fill: randn}}\nlayers: [conv: "Conv2d(1024, 1024, 1)"]',
+    "x",
+)
+CONVOLUTION: Front = (
+    "conv{0.kernel[0]}x{0.kernel[1]}_{0.channels}",
+    "a convolution of {0.channels} channels",
+    "{{x: {{shape: [8, {0.channels}, 32, 32], fill: randn}}}}\n"
+    'layers: [conv: "Conv2d({0.channels}, 64, {0.kernel})"]',
+    "x",
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +70,6 @@ class Pair:
     """A convolution or a linear layer and the activation behind it."""
 
     holder: nn.Sequential  # the nn.Sequential
-    names: tuple[str, str]  # of the two in it
     path: str  # of the first one in the model
     # layer, activation: the two
     layer: nn.Module
@@ -61,51 +77,42 @@ class Pair:
     of: Function  # the function of the activation
 
     @property
-    def thin(self) -> Thin | None:
-        """The convolution, if it can be one kernel with the activation."""
-        if type(self.layer) is not nn.Conv2d:
-            return None
+    def front(self) -> Front:
+        """Return what the kernel computes in front of the activation."""
+        if _is_large(self.layer):
+            return LINEAR if type(self.layer) is nn.Linear else POINTWISE
         given = {name: getattr(self.layer, name) for name in ARGUMENTS}
-        if obstacle_of(given):
-            return None
-        of = sized(given)
-        return of if of.has_few_terms else None
+        if type(self.layer) is not nn.Conv2d or obstacle_of(given) or not sized(given).has_few_terms:
+            return BIAS
+        name, what, inputs, first = (each.format(sized(given)) for each in CONVOLUTION)
+        return name, what, inputs, first
 
     @property
     def name(self) -> str:
         """The name of the kernel."""
-        of = self.thin
-        front = "bias" if of is None else f"conv{of.kernel[0]}x{of.kernel[1]}_{of.channels}"
-        if _is_large(self.layer):
-            front = "linear" if type(self.layer) is nn.Linear else "conv1x1"
-        return f"{front}_{self.of.name}"
-
-    @property
-    def plain(self) -> Plain:
-        """The activation, without the layer."""
-        return Plain.of(self.activation, self.of)
+        return f"{self.front[0]}_{self.of.name}"
 
     def join(self, module: ModuleType) -> None:
         """Give both layers the kernel of a module; they stay in their places."""
-        vars(self.layer)[KERNEL] = Kernel(
-            Path(str(module.__file__)), module.KERNELS, type(self.layer), self.plain
-        )
-        if type(self.holder) is nn.Sequential:
-            self.holder.__class__ = Sequential
+        plain = Plain.of(self.activation, self.of)
+        kernel = Kernel(Path(str(module.__file__)), module.KERNELS, type(self.layer), plain)
+        vars(self.layer)[KERNEL] = kernel
+        if not is_derived(self.holder):
+            derive(self.holder, InRow())
 
 
 def pairs(model: nn.Module) -> Iterator[Pair]:
     """Yield pairs that a kernel can compute, of layers with one place in the model and in no pair yet."""
     every = [layer for holder in model.modules() for layer in holder._modules.values()]
     for path, holder in model.named_modules():
-        if type(holder) not in (nn.Sequential, Sequential):
+        if bare(type(holder)) is not nn.Sequential or not isinstance(holder, nn.Sequential):
             continue
-        for (first, layer), (second, activation) in itertools.pairwise(holder._modules.items()):
+        for (first, layer), (_, activation) in itertools.pairwise(holder._modules.items()):
             if layer is None or activation is None or every.count(layer) > 1:
                 continue
             of = _function(activation) if leaves_bias(layer) or _is_large(layer) else None
             if of is not None and kernel_of(layer, activation) is None:
-                yield Pair(holder, (first, second), f"{path}.{first}".lstrip("."), layer, activation, of)
+                yield Pair(holder, f"{path}.{first}".lstrip("."), layer, activation, of)
 
 
 def _is_large(layer: nn.Module) -> bool:
@@ -145,15 +152,7 @@ def built(of: Iterable[Pair], folder: Path) -> Mapping[str, ModuleType]:
 
 def _spec(pair: Pair) -> str:
     """Return the spec of a pair's kernel, whose numbers are parameters."""
-    numbers, of = numbers_of(pair.of.name), pair.thin
-    front = ("the bias of a convolution", BIAS, "x + bias")
-    if of is not None:
-        front = (f"a convolution of {of.channels} channels", CONVOLUTION.format(of=of), "x")
-    if _is_large(pair.layer):
-        front = ("a convolution of single pixels", POINTWISE, "x")
-    if type(pair.layer) is nn.Linear:
-        front = ("a linear layer", LINEAR, "x")
-    what, inputs, first = front
+    numbers, (_, what, inputs, first) = numbers_of(pair.of.name), pair.front
     values = ", ".join(f"{name}: {value!r}" for name, value in numbers.items())
     return SPEC.format(
         name=pair.name,

@@ -1,22 +1,21 @@
 """The activations and norms of a model, replaced and put back."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
 from torch import jit, nn
 
-from fusegen.models.patch import causal_losses
+from fusegen.models.patch import causal_losses, handed
 from fusegen.models.patch.activations import Function, function_of, is_named, replacement
-from fusegen.models.patch.batches import InRow, in_row
-from fusegen.models.patch.derived import derive, is_derived, plan_of, restore
+from fusegen.models.patch.derived import Found, is_derived, plan_of, restore
 from fusegen.models.patch.gates import gate_of
-from fusegen.models.patch.handed import link_of, part
 from fusegen.models.patch.library import module
-from fusegen.models.patch.paired import KERNEL, Sequential, paired
+from fusegen.models.patch.paired import KERNEL, InRow, in_kernels, in_row
 from fusegen.models.patch.patch_report import Kept, Replaced, Report
-from fusegen.models.patch.rewritten import Rewritten, rewritten
-from fusegen.models.patch.row_layers import condition, row_layer_of, why_kept
+from fusegen.models.patch.rewritten import rewritten
+from fusegen.models.patch.row_layers import condition, row_layer_of
+from fusegen.models.reader.row_gains import slower
 from fusegen.runtime import together
 
 ORIGINAL = "fusegen_original"  # the attribute of a generated module that holds what it replaced
@@ -48,18 +47,66 @@ def patch(model: nn.Module, folder: Path | str | None = None) -> Report:
         raise TypeError(f"fusegen.patch takes a torch.nn.Module, not {type(model).__name__}")
     before = sum(1 for *_, layer in _places(model) if _original(layer) is not None)
     before += sum(_has_kernel(each) + causal_losses.is_patched(each) for each in model.modules())
-    replaced, kept = _joined(model, folder) if folder is not None else [], []
-    joined = _rewritten(model)
-    rows, slower = _of_rows(model)
-    losses, other_losses = _losses(model)
-    gated_layers = [*joined, *_gated(model), *rows, *losses]
+    replaced = _joined(model, folder) if folder is not None else []
+    found = [each for rule in RULES for each in _applied(model, rule)]
     of = function_of(model)
     if isinstance(of, Function) or is_named(model):
-        kept.append(Kept("", repr(model), of if isinstance(of, str) else ITSELF))
-    swapped, stayed = _swapped(model)
-    together.join(module(name).KERNELS for name in {each.module for each in (*gated_layers, *swapped)})
-    replaced, kept = [*replaced, *gated_layers, *swapped], [*kept, *slower, *other_losses, *stayed]
-    return Report(tuple(replaced), tuple(kept), before, lambda: unpatch(model))
+        found.insert(0, Kept("", repr(model), of if isinstance(of, str) else ITSELF))
+    found += _swapped(model)
+    ours = [each for each in found if isinstance(each, Replaced)]
+    together.join(module(name).KERNELS for name in {each.module for each in ours})
+    kept = tuple(each for each in found if isinstance(each, Kept))
+    return Report((*replaced, *ours), kept, before, lambda: unpatch(model))
+
+
+def _in_forward(model: nn.Module, path: str, layer: nn.Module) -> Found | None:
+    """Return the kernels of what a forward, or an nn.Sequential, calls in a row."""
+    row = in_row(layer)
+    return rewritten(layer, handed.link_of(model, path)) if row is None else row.found(layer)
+
+
+def _of_gate(model: nn.Module, path: str, layer: nn.Module) -> Found | None:
+    """Return the kernel of a gated feed-forward layer."""
+    gate = gate_of(layer)
+    line = f"{type(layer).__name__}, {gate}"
+    return None if gate is None else Found.of(gate, (line, gate.gated, ""))
+
+
+def _of_rows(model: nn.Module, path: str, layer: nn.Module) -> Found | Kept | None:
+    """Return the kernel of a norm or softmax layer, where it is faster."""
+    of = row_layer_of(layer)
+    if of is None:
+        return None
+    like = next(layer.parameters(), next(model.parameters(), torch.empty(0)))
+    where = (like.device.type, like.dtype)
+    why = of if isinstance(of, str) else "" if of.modes(*where) else slower(*where)
+    if isinstance(of, str) or why:
+        return Kept(path, _shown(layer), why)
+    return Found.of(of, (_shown(layer), of.name, condition(of, *where)))
+
+
+def _of_loss(model: nn.Module, path: str, layer: nn.Module) -> Found | Kept | None:
+    """Return the loss of a causal language model that makes no copy of the logits."""
+    of = causal_losses.loss_of(layer)
+    if isinstance(of, str):
+        return Kept(path, f"{type(layer).__name__}, {causal_losses.FUNCTION}", of)
+    return None if of is None else of.found(layer)
+
+
+# What patch looks for in each layer of a model; those with a kernel are not looked at again.
+Rule = Callable[[nn.Module, str, nn.Module], Found | Kept | None]
+RULES: tuple[Rule, ...] = (_in_forward, _of_gate, _of_rows, _of_loss)
+
+
+def _applied(model: nn.Module, rule: Rule) -> Iterator[Replaced | Kept]:
+    """Give layers of a model the kernels that a rule finds."""
+    for path, layer in layers(model):
+        found = None if is_derived(layer) and rule is not _of_loss else rule(model, path, layer)
+        if isinstance(found, Kept):
+            yield found
+        elif found is not None:
+            yield from (Replaced(path, *line) for line in found.lines)
+            found.join(layer)
 
 
 def _joined(model: nn.Module, folder: Path | str) -> list[Replaced]:
@@ -74,101 +121,22 @@ def _joined(model: nn.Module, folder: Path | str) -> list[Replaced]:
     return [Replaced(pair.path, f"{pair.layer!r} and {pair.activation!r}", pair.name) for pair in found]
 
 
-def _swapped(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
+def _swapped(model: nn.Module) -> Iterator[Replaced | Kept]:
     """Put generated modules in the place of the activations that layers of a model hold."""
-    replaced: list[Replaced] = []
-    kept: list[Kept] = []
     made: dict[nn.Module, nn.Module] = {}
     for holder, name, path, layer in [*_places(model)]:
         of = function_of(layer)
-        if _runs_in_kernel(holder, layer):
+        if layer in in_kernels(holder):
             continue
         if isinstance(of, str):
             if is_named(layer) and not is_derived(layer) and row_layer_of(layer) is None:
-                kept.append(Kept(path, _shown(layer), of))
+                yield Kept(path, _shown(layer), of)
             continue
         if layer not in made:
             made[layer] = replacement(layer, of)
             vars(made[layer])[ORIGINAL] = (layer,)  # in a tuple, so that it is no child
         holder._modules[name] = made[layer]
-        file = type(made[layer]).__module__.rpartition(".")[2]
-        replaced.append(Replaced(path, _shown(layer), file))
-    return replaced, kept
-
-
-def _gated(model: nn.Module) -> list[Replaced]:
-    """Give the gated feed-forward layers of a model their kernels."""
-    replaced = []
-    for path, layer in layers(model):
-        gate = gate_of(layer)
-        if gate is not None:
-            replaced.append(Replaced(path, f"{type(layer).__name__}, {gate}", gate.gated))
-            derive(layer, gate)
-    return replaced
-
-
-def _rewritten(model: nn.Module) -> list[Replaced]:
-    """Give norms their kernels with what is around them, in the layers that call both."""
-    replaced = []
-    for path, layer in layers(model):
-        if is_derived(layer):
-            continue
-        row, link = in_row(layer), link_of(model, path)
-        found = rewritten(layer, link)
-        if row is not None:
-            texts = tuple(f"{each.name} and {each.act}" for each in row.parts)
-            replaced += _derived(path, layer, row, texts)
-        elif found is not None:
-            replaced += _derived(path, layer, *found)
-            if link is not None:
-                link.join(layer)
-    return replaced
-
-
-def _derived(
-    path: str, layer: nn.Module, plan: Rewritten | InRow, texts: tuple[str, ...]
-) -> list[Replaced]:
-    """Give a layer the forward of a plan."""
-    name = type(layer).__name__
-    parts = zip(plan.parts, texts, strict=True)
-    made = [Replaced(path, f"{name}, {text}", part.module, part.when(layer)) for part, text in parts]
-    derive(layer, plan)
-    return made
-
-
-def _of_rows(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
-    """Give the norms and softmax layers of a model their kernels, where these are faster."""
-    replaced: list[Replaced] = []
-    kept: list[Kept] = []
-    first = next(model.parameters(), torch.empty(0))
-    for path, layer in layers(model):
-        of = None if is_derived(layer) else row_layer_of(layer)
-        if of is None:
-            continue
-        like = next(layer.parameters(), first)
-        where = (like.device.type, like.dtype)
-        why = of if isinstance(of, str) else why_kept(of, *where)
-        if isinstance(of, str) or why:
-            kept.append(Kept(path, _shown(layer), why))
-            continue
-        replaced.append(Replaced(path, _shown(layer), of.name, condition(of, *where)))
-        derive(layer, of)
-    return replaced, kept
-
-
-def _losses(model: nn.Module) -> tuple[list[Replaced], list[Kept]]:
-    """Give causal language models a loss that makes no copy of the logits."""
-    replaced: list[Replaced] = []
-    kept: list[Kept] = []
-    for path, layer in layers(model):
-        of = causal_losses.loss_of(layer)
-        if isinstance(of, str):
-            kept.append(Kept(path, f"{type(layer).__name__}, {causal_losses.FUNCTION}", of))
-        elif of is not None:
-            text = f"{type(layer).__name__}, {of.original.__name__}"
-            replaced.append(Replaced(path, text, of.module, causal_losses.when(layer)))
-            vars(layer)[causal_losses.ATTRIBUTE] = of
-    return replaced, kept
+        yield Replaced(path, _shown(layer), type(made[layer]).__module__.rpartition(".")[2])
 
 
 def unpatch(model: nn.Module) -> int:
@@ -186,23 +154,15 @@ def unpatch(model: nn.Module) -> int:
     losses = sum(map(causal_losses.undo, model.modules()))
     for layer in model.modules():
         vars(layer).pop(KERNEL, None)
-        part(layer)
+        handed.part(layer)
         if is_derived(layer):
             restore(layer)
     return len(found) + len(derived) + losses
 
 
 def _has_kernel(layer: nn.Module) -> bool:
-    """Tell if a layer is a gated one with a kernel, or a convolution with one."""
-    return KERNEL in vars(layer) or (is_derived(layer) and not isinstance(layer, Sequential))
-
-
-def _runs_in_kernel(holder: nn.Module, layer: nn.Module) -> bool:
-    """Tell if a layer runs in a kernel with other layers of its holder."""
-    if isinstance(holder, Sequential):
-        return layer in paired(holder)
-    acts = getattr(plan_of(holder), "acts", ())
-    return any(holder._modules.get(name) is layer for name in acts)
+    """Tell if a layer has a kernel or a plan; that of a holder of kernels alone is none."""
+    return KERNEL in vars(layer) or (is_derived(layer) and plan_of(layer) != InRow())
 
 
 def _places(model: nn.Module) -> Iterator[tuple[nn.Module, str, str, nn.Module]]:

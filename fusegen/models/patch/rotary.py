@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-from fusegen.models.patch.forwards import at, helped
+from fusegen.models.patch.forwards import Parts, helped, swapped
 from fusegen.models.patch.library import module
-from fusegen.models.reader.row_gains import MODES, WRITTEN_OUT, is_gain, modes_of
+from fusegen.models.reader.row_gains import WRITTEN_OUT, clause, gains, modes_of
 from fusegen.runtime.calls import is_batch, transformed
 
 NAME = "rotary"
@@ -46,8 +46,7 @@ class Rotated:
 
     def when(self, holder: nn.Module) -> str:
         """Return in which mode alone the kernel runs, a clause; empty where that is each."""
-        modes = _modes(holder)
-        return MODES[modes.pop()] if len(modes) == 1 else ""
+        return clause(_modes(holder))
 
     def call(self) -> Callable[..., tuple[Tensor, Tensor]]:
         """Return a function of the function that the forward would call, and of its arguments."""
@@ -83,8 +82,7 @@ def _takes(x: Any, cos: Tensor) -> bool:
 
 def _gains(x: Tensor) -> bool:
     """Tell if the kernel is faster for a tensor; keys of fewer heads than the queries follow these."""
-    is_recorded = torch.is_grad_enabled() and x.requires_grad
-    return is_gain(NAME, WRITTEN_OUT, x, x.shape[-1], is_recorded=is_recorded)
+    return gains(NAME, WRITTEN_OUT, x.shape[-1], x)
 
 
 def _run(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -138,46 +136,33 @@ def _kernels() -> Any:
 def _modes(holder: nn.Module) -> set[bool]:
     """Return in which modes the kernel is faster for a layer: with gradients or not."""
     first = next(holder.parameters(), torch.empty(0))
-    return (
-        modes_of(NAME, WRITTEN_OUT, first.device.type, first.dtype, None)
-        if first.dtype in DTYPES
-        else set()
-    )
+    known = first.dtype in DTYPES
+    return modes_of(NAME, WRITTEN_OUT, first.device.type, first.dtype, None) if known else set()
 
 
-def rotations_in(holder: nn.Module) -> dict[str, Rotated]:
-    """Return the functions that the forward of a layer may call for a rotary embedding, by name."""
+def choices(holder: nn.Module) -> Callable[[str], Rotated | None] | None:
+    """Return what gives the kernel of a function that a forward calls by a name; None for no such one."""
     forward: Any = inspect.unwrap(type(holder).forward)
     if not isinstance(forward, FunctionType) or not _modes(holder):
-        return {}
-    named = {name: forward.__globals__.get(name) for name in forward.__code__.co_names}
-    return {
-        name: Rotated(name, each) for name, each in named.items() if each is not None and is_rotary(each)
-    }
+        return None
+    every = ((name, forward.__globals__.get(name)) for name in forward.__code__.co_names)
+    found = {name: Rotated(name, each) for name, each in every if each and is_rotary(each)}
+    return found.get if found else None
 
 
-def rewrite(tree: ast.FunctionDef, functions: dict[str, Rotated]) -> dict[str, str]:
-    """Have a forward call the helper in the place of some functions, and return the calls, by name."""
-    inside = _Calls(functions)
-    inside.visit(tree)
-    return inside.found
+def rewrite(tree: ast.FunctionDef, scope: Any, choose: Callable[[str], Rotated | None]) -> Parts:
+    """Have a forward call the helper in the place of functions of four arguments, and yield these."""
 
-
-class _Calls(ast.NodeTransformer):
-    """Puts the helper in the place of functions that are called with four arguments."""
-
-    def __init__(self, functions: dict[str, Rotated]) -> None:
-        self.functions, self.found = functions, dict[str, str]()
-
-    def visit_Call(self, node: ast.Call) -> Any:
-        text = ast.unparse(node)
-        self.generic_visit(node)
+    def match(node: ast.Call) -> tuple[Rotated, ast.expr] | None:
         match node:
-            case ast.Call(func=ast.Name(id=name), args=[_, _, _, _], keywords=[]) if name in self.functions:
-                if not any(isinstance(each, ast.Starred) for each in node.args):
-                    self.found[name] = text
-                    return at(helped(name, [node.func, *node.args]), node)
-        return node
+            case ast.Call(func=ast.Name(id=name), args=[_, _, _, _], keywords=[]) if not any(
+                isinstance(each, ast.Starred) for each in node.args
+            ):
+                part = choose(name)
+                return None if part is None else (part, helped(name, [node.func, *node.args]))
+        return None
+
+    return swapped(tree, match)
 
 
 def is_rotary(function: Any) -> bool:

@@ -7,7 +7,6 @@ own forward.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,14 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-from fusegen.models.patch.activations import is_slope, own_reasons
+from fusegen.models.patch.activations import is_slope, own_reasons, remembered
+from fusegen.models.patch.derived import APART, is_like, of_tensor
 from fusegen.models.patch.library import module
 from fusegen.models.patch.row_functions import Reading, read
 from fusegen.models.patch.slots import SLOT, Slot
 from fusegen.models.reader.layer_calls import attributes
-from fusegen.models.reader.row_gains import FUSED, MODES, WRITTEN_OUT, is_gain, modes_of
-
-MOST = 1024  # layers that are remembered
+from fusegen.models.reader.row_gains import FUSED, WRITTEN_OUT, clause, gains, modes_of
 
 _known: dict[tuple[Any, ...], Reading | str | None] = {}  # by what decides a layer's function
 
@@ -67,29 +65,22 @@ class RowLayer:
         """Return the forward with one kernel of layers of a class."""
         own = self.reading.function
         function: Callable[..., Tensor] = getattr(module(self.name), own.name)
-        original: Callable[..., Tensor] = kind.forward
-        [_, argument] = inspect.signature(original).parameters
         along = dict(self.reading.along)
 
-        def forward(layer: nn.Module, *given: Any, **named: Any) -> Tensor:
-            result: Tensor
-            x: Any = given[0] if given else named.get(argument)
-            is_usual = len(given) + len(named) == 1 and kind.forward is original
-            if is_compiling() or not is_usual:
-                result = kind.forward(layer, *given, **named)
-                return result
+        def run(layer: nn.Module, x: Any) -> Any:
+            if is_compiling():
+                return APART
             ready = self.ready(layer, x)
             if ready is not None:
                 return ready
             if not self.takes(layer, x, along):
-                result = kind.forward(layer, *given, **named)
-                return result
+                return APART
             dim = along[x.dim()]
             rows = x if dim == x.dim() - 1 else x.movedim(dim, -1)
             result = function(rows, *self.weights(layer), *own.numbers)
             return result if rows is x else result.movedim(-1, dim)
 
-        return forward
+        return of_tensor(kind, run)
 
     def weights(self, layer: nn.Module) -> list[Tensor]:
         """Return the parameters of a layer, in the order of the function's arguments."""
@@ -121,23 +112,13 @@ class RowLayer:
         if not all(_fits(each, x, x.shape[dim]) for each in weights) or x.numel() == 0:
             return False
         # The kernel with the sum takes rows of the last dimension alone.
-        if residual is not None and (dim != x.dim() - 1 or not _is_like(residual, x)):
+        if residual is not None and (dim != x.dim() - 1 or not is_like(residual, x)):
             return False
         is_laid = x.is_contiguous() or (dim < x.dim() - 1 and x.movedim(dim, -1).is_contiguous())
         if not is_laid or x.is_meta or torch.is_autocast_enabled(x.device.type):
             return False
-        is_recorded = torch.is_grad_enabled() and any(
-            each.requires_grad for each in (x, *weights, *([] if residual is None else [residual]))
-        )
         name = self.reading.function.name if residual is None else self.added
-        return is_gain(name, self.written, x, x.shape[dim], is_recorded=is_recorded)
-
-
-def _is_like(residual: Any, x: Tensor) -> bool:
-    """Tell if a kernel adds two tensors: contiguous ones of one shape, dtype and device."""
-    if residual.__class__ is not Tensor or residual.shape != x.shape or residual.dtype != x.dtype:
-        return False
-    return residual.device == x.device and residual.is_contiguous() and x.is_contiguous()
+        return gains(name, self.written, x.shape[dim], x, *weights, residual)
 
 
 def _fits(weight: Any, x: Tensor, columns: int) -> bool:
@@ -159,21 +140,10 @@ def row_layer_of(layer: nn.Module) -> RowLayer | str | None:
     length = next(iter(lengths), None)
     decides = tuple(attributes(layer))
     key = (type(layer), type(layer).forward, decides, tuple(layer._parameters), length)
-    if key not in _known:
-        if len(_known) > MOST:
-            _known.clear()
-        _known[key] = read(layer, length)
-    found = _known[key]
+    found = remembered(_known, key, lambda: read(layer, length))
     return RowLayer(found, length, decides) if isinstance(found, Reading) else found
-
-
-def why_kept(of: RowLayer, device: str, dtype: torch.dtype) -> str:
-    """Return why a layer stays, a clause; empty where its kernel is faster in a mode."""
-    shown = str(dtype).removeprefix("torch.")
-    return "" if of.modes(device, dtype) else f"no kernel is known to be faster in {shown} on {device}"
 
 
 def condition(of: RowLayer, device: str, dtype: torch.dtype, function: str = "") -> str:
     """Return in which mode alone the kernel runs; empty where that is each."""
-    modes = of.modes(device, dtype, function)
-    return MODES[modes.pop()] if len(modes) == 1 else ""
+    return clause(of.modes(device, dtype, function))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,17 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 
 from fusegen.models.patch.derived import bare, has_hooks
-from fusegen.models.patch.forwards import Swap, at, blocks, called, first_call, helped, itself
+from fusegen.models.patch.forwards import (
+    Parts,
+    Swap,
+    at,
+    blocks,
+    called,
+    first_call,
+    helped,
+    itself,
+    swapped,
+)
 from fusegen.models.patch.library import module, row_names
 from fusegen.models.patch.row_layers import RowLayer, condition, row_layer_of
 from fusegen.models.reader.layer_calls import twin
@@ -99,25 +109,37 @@ def _where(norm: nn.Module) -> tuple[str, torch.dtype]:
     return first.device.type, first.dtype
 
 
-def rewrite(tree: ast.FunctionDef, norms: Mapping[str, Any]) -> dict[str, str]:
-    """Have a forward call the helper for norms of sums, and return what it does, by norm."""
-    found = dict[str, str]()
+def choices(holder: nn.Module) -> Callable[[str], Added | None] | None:
+    """Return what gives the kernel of a norm in a layer by its name; None where that has no norm."""
+    norms = {name: found for name, layer in holder.named_children() if (found := norm_of(name, layer))}
+    return norms.get if norms else None
+
+
+def rewrite(tree: ast.FunctionDef, scope: Any, choose: Callable[[str], Added | None]) -> Parts:
+    """Have a forward call the helper for norms of sums, and yield these."""
     owner, numbers = itself(tree), itertools.count(1)  # of calls: a norm may be called of several sums
     for block in blocks(tree):
         for place, statement in enumerate(block):
-            spot = _behind(block, place, owner, norms)
-            if spot is not None:
-                found[spot[0]] = f"{spot[0]}({ast.unparse(statement.value)})"
+            spot = _behind(block, place, owner)
+            part = spot and choose(spot[0])
+            if spot and part:
+                yield part, f"{spot[0]}({ast.unparse(statement.value)})"
                 _join(block, place, *spot, number=next(numbers))
-    inside = _Inside(owner, norms)
-    inside.visit(tree)
-    return found | inside.found
+
+    def inside(node: ast.Call) -> tuple[Added, ast.expr] | None:
+        match called(node, owner):
+            case (name, ast.BinOp(op=ast.Add()) as add) if part := choose(name):
+                both = helped(name, [node.func, add.left, add.right])
+                return part, ast.Subscript(both, ast.Constant(0), ast.Load())
+        return None
+
+    yield from swapped(tree, inside)
 
 
 Spot = tuple[str, int, list[ast.expr]]  # the norm, the statement that calls it, the tests between
 
 
-def _behind(block: list[Any], place: int, owner: str, norms: Mapping[str, Any]) -> Spot | None:
+def _behind(block: list[Any], place: int, owner: str) -> Spot | None:
     """Return the norm that is called of what a statement adds."""
     match block[place]:
         case ast.Assign(targets=[ast.Name(id=total)], value=ast.BinOp(op=ast.Add())):
@@ -134,7 +156,7 @@ def _behind(block: list[Any], place: int, owner: str, norms: Mapping[str, Any]) 
                 tests.append(test)
             case ast.Assign(value=value) | ast.Return(value=value) | ast.Expr(value=value):
                 match called(first_call(value) if value else None, owner):
-                    case (name, ast.Name(id=of)) if of == total and name in norms:
+                    case (name, ast.Name(id=of)) if of == total:
                         return name, later, tests
                 return None
             case _:
@@ -160,20 +182,3 @@ def _join(
         is_none = ast.Compare(inner, [ast.Is()], [ast.Constant(None)])
         inner = ast.IfExp(is_none, ast.Call(call.func, call.args, []), inner)
     block[later].value = Swap(call, at(inner, call)).visit(value)
-
-
-class _Inside(ast.NodeTransformer):
-    """Has norms that are called of a sum itself call the helper."""
-
-    def __init__(self, owner: str, norms: Mapping[str, Any]) -> None:
-        self.owner, self.norms, self.found = owner, norms, dict[str, str]()
-
-    def visit_Call(self, node: ast.Call) -> Any:
-        text = ast.unparse(node).removeprefix(f"{self.owner}.")
-        self.generic_visit(node)
-        match called(node, self.owner):
-            case (name, ast.BinOp(op=ast.Add()) as add) if name in self.norms:
-                self.found[name] = text
-                both = helped(name, [node.func, add.left, add.right])
-                return at(ast.Subscript(both, ast.Constant(0), ast.Load()), node)
-        return node

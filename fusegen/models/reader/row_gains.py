@@ -118,7 +118,25 @@ def is_gain(name: str, written: str, x: Tensor, columns: int, *, is_recorded: bo
     return gain is not None and gain.takes(columns, x.numel())
 
 
+def gains(name: str, written: str, columns: int, *tensors: Tensor | None) -> bool:
+    """Tell if the kernel of a function is faster for the first tensor, as the gradients of all say."""
+    x = tensors[0]
+    assert x is not None
+    recorded = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    return is_gain(name, written, x, columns, is_recorded=recorded)
+
+
 def modes_of(name: str, written: str, device: str, dtype: torch.dtype, columns: int | None) -> set[bool]:
     """Return in which modes the kernel of a function is faster for large tensors: with gradients or not."""
     rows = {mode: GAINS.get((device, name, written, dtype.itemsize, mode)) for mode in MODES}
     return {mode for mode, row in rows.items() if row and row.takes(columns or row.shortest, row.least)}
+
+
+def clause(modes: set[bool]) -> str:
+    """Return in which mode alone a kernel runs; empty where that is each."""
+    return MODES[next(iter(modes))] if len(modes) == 1 else ""
+
+
+def slower(device: str, dtype: torch.dtype) -> str:
+    """Return why PyTorch's operations stay, a clause."""
+    return f"no kernel is known to be faster in {str(dtype).removeprefix('torch.')} on {device}"
