@@ -3,7 +3,7 @@
 import re
 from typing import Any, List
 
-# What registers a kernel that saves numbers of rows, or reads them, in place of another one, by pass.
+# What registers a kernel that saves numbers of rows, or reads them, in place of another one, by kernel.
 SAVING = {
     "forward": {
         "ROWS": "SAVING",

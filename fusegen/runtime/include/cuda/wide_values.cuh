@@ -6,7 +6,7 @@
 namespace fusegen {
 namespace {
 
-// A phase that reads incoming gradients has the values of its kernel, but for numbers that the forward pass saved.
+// A phase that reads incoming gradients has the values of its kernel, but for numbers that were saved.
 template <class VALUES>
 struct WithoutSaved {
   using type = VALUES;

@@ -126,7 +126,8 @@ struct LargestAndTerms {
   __device__ __forceinline__ double wide_power(float x) const {
     constexpr double TO_INTEGER = 0x1.8p52;
     const double wide = at_least_least(x), magic = TO_INTEGER - double(whole);
-    const double shifted = fma(wide, LOG2_OF_E, magic), p = polynomial(WIDE_EXP2, fma(wide, LOG2_OF_E, magic - shifted));
+    const double shifted = fma(wide, LOG2_OF_E, magic),
+                 p = polynomial(WIDE_EXP2, fma(wide, LOG2_OF_E, magic - shifted));
     return bit_cast<double>(bit_cast<uint64_t>(p) + (bit_cast<uint64_t>(shifted) << 52));
   }
 

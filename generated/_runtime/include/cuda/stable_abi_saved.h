@@ -38,7 +38,7 @@ Tensor new_saved(const Call<N, P>& call) {
 template <int N, int P>
 using Save = const char* (*)(const Call<N, P>&, double*, bool);
 
-// What a forward kernel saves of each row of a call, which it computes, with its results, if RESULTS.
+// The numbers that a forward kernel saves of each row of a call; it stores its results, too, if RESULTS.
 template <bool RESULTS, int N, int P>
 Tensor saved_by(Save<N, P> save, const Call<N, P>& call) {
   Tensor saved = new_saved(call);
