@@ -70,7 +70,7 @@ __device__ __forceinline__ double widened(float x) {
 constexpr float FAR = 0x1p19f;
 constexpr int FEW = 256;
 
-// A thread's largest element, and the sum of e^(element - unit), of elements and results of so many BYTES. All are below
+// A thread's largest element, and the sum of e^(element - unit); elements and results have so many BYTES. All are below
 // `limit`, and where |limit| is below `near` the unit is a power of two, and terms of elements of 16 bits are floats.
 // Those of float32 are doubles: the gradient reads the sum, and all its elements err as much.
 template <int BYTES, int RESULT_BYTES, int WIDTH>

@@ -157,7 +157,7 @@ struct Reading {
 #define FUSEGEN_REGISTER_REDUCED_SAVING(NAMESPACE, KEY, NAME, IN, OUT, PARAMS)                                      \
   FUSEGEN_REGISTER_REDUCED_SAVING_BY(NAMESPACE, KEY, NAME, IN, PARAMS, boxed_reduced_saving)
 
-// Registers the operators of a gradient, as FUSEGEN_REGISTER_ROWS does those of another one; they are of a type Reading.
+// Registers the operators of a gradient, those of a type Reading, as FUSEGEN_REGISTER_ROWS does those of another one.
 #define FUSEGEN_REGISTER_READING_BY(NAMESPACE, KEY, NAME, ...)                                                    \
   static const bool NAME##_registered = [] {                                                                      \
     using Of = __VA_ARGS__;                                                                                       \
